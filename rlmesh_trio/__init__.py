@@ -1,0 +1,1 @@
+"""A trio structured-concurrency engine for reinforcement-learning environments."""

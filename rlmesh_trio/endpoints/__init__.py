@@ -1,0 +1,1 @@
+"""The two Protocols the engine drives, and their local and remote implementations."""

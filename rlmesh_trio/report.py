@@ -1,0 +1,77 @@
+"""What a session leaves behind: episode summaries, telemetry, advisories, and the report that holds them."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+
+__all__ = ("Advisory", "EpisodeSummary", "Report", "TelemetryRow", "TelemetrySnapshot")
+
+
+@attrs.frozen
+class EpisodeSummary:
+    """One finished episode. ``episode_index`` counts from 1 in start order; the two means are per step.
+
+    ``success`` is ``None`` unless the episode's final info reports it; it is never guessed from ``terminated``.
+    """
+
+    episode_index: int
+    env_index: int
+    seed: int | None
+    trial_index: int | None
+    step_count: int
+    cumulative_reward: float
+    terminated: bool
+    truncated: bool
+    duration_ms: int
+    success: bool | None
+    predict_ms: float | None
+    step_ms: float | None
+
+
+@attrs.frozen
+class TelemetryRow:
+    """One series: ``count`` values seen, mean and percentiles over those retained. Milliseconds, bytes or counts."""
+
+    op: str
+    component: str
+    metric: str
+    kind: str
+    count: int
+    avg: float
+    p50: float
+    p95: float
+    p99: float
+
+
+@attrs.frozen
+class TelemetrySnapshot:
+    """The rows of one window or of the whole session, ordered by operation, component and metric."""
+
+    horizon: Literal["window", "session"]
+    rows: tuple[TelemetryRow, ...]
+
+
+@attrs.frozen
+class Advisory:
+    """Something the relay wants known about a payload it converted."""
+
+    severity: Literal["info", "caution"]
+    message: str
+
+
+@attrs.frozen
+class Report:
+    """The outcome of a session, or what a failed one finished.
+
+    ``total_steps`` counts group steps: one for each env round trip, also when it moved a whole vector. ``episodes``
+    is empty without ``max_episodes``; otherwise it holds the finished ones in completion order.
+    """
+
+    session_id: str
+    env_id: str
+    total_steps: int
+    total_episodes: int
+    episodes: Sequence[EpisodeSummary]
+    telemetry: TelemetrySnapshot | None
+    advisories: Sequence[Advisory]

@@ -1,0 +1,1 @@
+"""Telemetry: samples into bounded reservoirs, reservoirs into rows."""

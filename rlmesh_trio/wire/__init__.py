@@ -1,0 +1,1 @@
+"""The wire: generated schema messages, the per-step codec, and the structural check before every other parse."""
