@@ -1,0 +1,118 @@
+"""Samples by operation, component and metric, kept over two horizons: since the last window, and since the start.
+
+Taking a sample must cost next to nothing, so it is one append to a plain list. The lists are moved into the
+reservoirs a batch at a time, by :meth:`Telemetry.drain`.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from rlmesh_trio.report import TelemetryRow, TelemetrySnapshot
+from rlmesh_trio.telemetry.reservoir import Reservoir
+
+__all__ = ("METRIC_KINDS", "Component", "Metric", "Telemetry")
+
+Component = Literal["model", "env", "runner"]
+Metric = Literal[
+    "rpc.total",
+    "endpoint.total",
+    "endpoint.decode",
+    "endpoint.user",
+    "endpoint.encode",
+    "endpoint.queue",
+    "predict.adapter",
+    "lane.skew",
+    "predict.in_flight",
+    "held.episodes",
+    "held.bytes",
+    "request.bytes",
+    "response.bytes",
+    "group.size",
+    "history.rows",
+]
+
+METRIC_KINDS: dict[Metric, Literal["duration_ms", "bytes", "count"]] = {
+    "rpc.total": "duration_ms",
+    "endpoint.total": "duration_ms",
+    "endpoint.decode": "duration_ms",
+    "endpoint.user": "duration_ms",
+    "endpoint.encode": "duration_ms",
+    "endpoint.queue": "duration_ms",
+    "predict.adapter": "duration_ms",
+    "lane.skew": "duration_ms",
+    "predict.in_flight": "count",
+    "held.episodes": "count",
+    "held.bytes": "bytes",
+    "request.bytes": "bytes",
+    "response.bytes": "bytes",
+    "group.size": "count",
+    "history.rows": "count",
+}
+
+_NS_PER_MS = 1_000_000
+
+
+class _Series:
+    """The samples not yet drained, and the two reservoirs they go to."""
+
+    __slots__ = ("samples", "scale", "session", "window")
+
+    def __init__(self, scale: int) -> None:
+        self.samples: list[float] = []
+        self.scale = scale
+        self.window = Reservoir()
+        self.session = Reservoir()
+
+    def drain(self) -> None:
+        if self.samples:
+            values = np.array(self.samples, dtype=np.float64) / self.scale
+            self.samples.clear()
+            self.window.extend(values)
+            self.session.extend(values)
+
+
+class Telemetry:
+    """The telemetry of one session."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, Component, Metric], _Series] = {}
+
+    def series(self, op: str, component: Component, metric: Metric) -> Callable[[float], None]:
+        """The function that takes one sample of a series: nanoseconds for a duration, else bytes or a count.
+
+        Asking again gives a function that feeds the same series. A series without samples is not reported.
+        """
+        key = (op, component, metric)
+        found = self._series.get(key)
+        if found is None:
+            scale = _NS_PER_MS if METRIC_KINDS[metric] == "duration_ms" else 1
+            found = self._series[key] = _Series(scale)
+        return found.samples.append
+
+    def drain(self) -> None:
+        """Move the samples taken so far into the reservoirs, which bounds the memory they need."""
+        for series in self._series.values():
+            series.drain()
+
+    def window_snapshot_and_flush(self) -> TelemetrySnapshot:
+        """Report the samples since the last such call, and begin the next window."""
+        snapshot = self._snapshot("window")
+        for series in self._series.values():
+            series.window.flush()
+        return snapshot
+
+    def session_snapshot(self) -> TelemetrySnapshot:
+        """Report all samples since the start."""
+        return self._snapshot("session")
+
+    def _snapshot(self, horizon: Literal["window", "session"]) -> TelemetrySnapshot:
+        self.drain()
+        rows: list[TelemetryRow] = []
+        for (op, component, metric), series in sorted(self._series.items(), key=lambda item: item[0]):
+            reservoir = series.window if horizon == "window" else series.session
+            summary = reservoir.summary()
+            if summary is not None:
+                rows.append(TelemetryRow(op, component, metric, METRIC_KINDS[metric], *summary))
+        return TelemetrySnapshot(horizon, tuple(rows))
