@@ -121,7 +121,7 @@ class EnvReply:
 
 
 class HistoryRow(NamedTuple):
-    """One earlier observation that rides a predict: RUNTIME rule "each observation leaves a group at most once"."""
+    """One earlier observation that rides a predict; each observation leaves a group at most once."""
 
     observation: Leaves | None
     episode_info: tuple[EpisodeInfo, ...]

@@ -1,7 +1,6 @@
 """What a session is told: the spec, its limits, the env's contract, and the validation that comes first."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from enum import IntEnum
 from typing import Any, Protocol, Self
 
@@ -112,6 +111,8 @@ class PeerCeiling:
     max_message_size: int = MAX_MESSAGE_BYTES
 
 
+_TEXT_FIELDS = ("session_id", "env_id", "env_component_id", "model_component_id")
+
 _LIMIT_KEYS = {
     "envConnectTimeoutMs": "env_connect_timeout",
     "modelConnectTimeoutMs": "model_connect_timeout",
@@ -149,9 +150,9 @@ class Limits:
             name = _LIMIT_KEYS.get(key)
             if name is None:
                 raise InvalidSpec(f"unknown limit {key!r}; the keys are {', '.join(_LIMIT_KEYS)}")
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
                 raise InvalidSpec(f"limit {key} must be a whole number of milliseconds, not {value!r}")
-            given[name] = timedelta(milliseconds=value).total_seconds()
+            given[name] = value / 1000
         return cls(**given)
 
 
@@ -246,7 +247,7 @@ class SessionSpec:
 
     def validate(self) -> None:
         """Raise :exc:`InvalidSpec` for the first rule this spec breaks."""
-        for field in ("session_id", "env_id", "env_component_id", "model_component_id"):
+        for field in _TEXT_FIELDS:
             if not getattr(self, field).strip():
                 raise InvalidSpec(f"{field} must not be empty")
         if self.num_envs < 1:
@@ -263,7 +264,7 @@ class SessionSpec:
         if find_edition(self.workflow_edition) is None:
             raise InvalidSpec(_unknown_edition(self.workflow_edition))
         self._validate_autoreset()
-        self._validate_integers()
+        self._validate_wire_form()
 
     def _validate_reset_ownership(self) -> None:
         if self.driver_owns_resets:
@@ -286,13 +287,21 @@ class SessionSpec:
         if self.num_envs > 1 and not self.subset_step and mode != AutoresetMode.NEXT_STEP:
             raise InvalidSpec("vectorized runtime sessions (num_envs > 1) require NEXT_STEP autoreset")
 
-    def _validate_integers(self) -> None:
+    def _validate_wire_form(self) -> None:
+        for field in _TEXT_FIELDS:
+            value = getattr(self, field)
+            if value.encode(errors="replace").decode() != value:
+                raise InvalidSpec(f"{field} must be text that UTF-8 can carry, not {value!r}")
         seeds = [("base_seed", self.base_seed)] + [("episode_seeds", seed) for seed in self.episode_seeds]
         for field, seed in seeds:
             if seed is not None and not -(2**63) <= seed < 2**63:
                 raise InvalidSpec(f"{field} must fit a signed 64-bit integer, not {seed}")
         if self.trial_index_base is not None and not 0 <= self.trial_index_base < 2**64:
             raise InvalidSpec(f"trial_index_base must fit an unsigned 64-bit integer, not {self.trial_index_base}")
+        for field in _LIMIT_KEYS.values():
+            seconds = getattr(self.limits, field)
+            if not 0 <= seconds * 1000 < 2**64:
+                raise InvalidSpec(f"limits.{field} must be a finite number of seconds, 0 or more, not {seconds!r}")
 
 
 def _unknown_edition(name: str) -> str:
