@@ -187,7 +187,7 @@ class EngineInternalError(SessionError):
 def format_duration(seconds: float) -> str:
     """Print a duration compactly: ``5ms``, ``1.5s``, ``300s``."""
     if seconds >= 1:
-        return f"{seconds:g}s"
+        return f"{seconds:.12g}s"
     if seconds >= 0.001 or seconds == 0:
-        return f"{seconds * 1000:g}ms"
-    return f"{seconds * 1_000_000:g}us"
+        return f"{seconds * 1000:.12g}ms"
+    return f"{seconds * 1_000_000:.12g}us"
