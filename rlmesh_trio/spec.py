@@ -245,16 +245,17 @@ class SessionSpec:
             return self.max_episode_steps
         return self.edition.default_step_cap if self.driver_owns_resets else None
 
-    def validate(self) -> None:
-        """Raise :exc:`InvalidSpec` for the first rule this spec breaks."""
+    def validate(self) -> tuple[ValueSpace, ValueSpace]:
+        """Raise :exc:`InvalidSpec` for the first rule this spec breaks; else the observation and the action space."""
         for field in _TEXT_FIELDS:
             if not getattr(self, field).strip():
                 raise InvalidSpec(f"{field} must not be empty")
         if self.num_envs < 1:
             raise InvalidSpec("num_envs must be greater than zero")
-        if self.env_contract.observation_space is None:
+        observation_space, action_space = self.env_contract.observation_space, self.env_contract.action_space
+        if observation_space is None:
             raise InvalidSpec("env contract is missing observation_space")
-        if self.env_contract.action_space is None:
+        if action_space is None:
             raise InvalidSpec("env contract is missing action_space")
         for field in ("max_episodes", "max_episode_steps", "max_episode_seconds"):
             value = getattr(self, field)
@@ -265,6 +266,7 @@ class SessionSpec:
             raise InvalidSpec(_unknown_edition(self.workflow_edition))
         self._validate_autoreset()
         self._validate_wire_form()
+        return observation_space, action_space
 
     def _validate_reset_ownership(self) -> None:
         if self.driver_owns_resets:

@@ -1,0 +1,220 @@
+"""Turns one group's books into events. Built per group, so that what never changes is bound once."""
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+
+from rlmesh_trio.engine.listeners import Listeners, transform_failed
+from rlmesh_trio.engine.relay import RelayLeg
+from rlmesh_trio.engine.route import LaneSlot
+from rlmesh_trio.events import (
+    ActionReceived,
+    EpisodeCompleted,
+    EpisodeStarted,
+    LogEmitted,
+    ObservationEmitted,
+    RelayAdvised,
+    Route,
+    StepCompleted,
+)
+from rlmesh_trio.messages import EpisodeRecord, Leaves, Metadata
+from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.spec import ValueSpace
+from rlmesh_trio.telemetry.aggregate import Telemetry
+
+__all__ = ("Announcer",)
+
+
+class Announcer:
+    """One group's voice: each method first makes the event, then awaits whoever listens."""
+
+    def __init__(
+        self,
+        session_id: str,
+        route: Route,
+        lanes: Sequence[LaneSlot],
+        spaces: tuple[ValueSpace, ValueSpace],
+        listeners: Listeners,
+        telemetry: Telemetry,
+    ) -> None:
+        self._session_id = session_id
+        self._route = route
+        self._lanes = lanes
+        self._observation_space, self._action_space = spaces
+        self._listeners = listeners
+        self._observation_transform_ns = telemetry.series("runner.transform_observation", "runner", "rpc.total")
+        self._action_transform_ns = telemetry.series("runner.transform_action", "runner", "rpc.total")
+
+    async def observation(
+        self, observation: Leaves | None, leg: RelayLeg, *, is_reset: bool, infos: Metadata | None
+    ) -> Leaves | None:
+        """Transform, relay and emit one observation; what the model shall see."""
+        lanes = self._lanes
+        first = lanes[0]
+        event = ObservationEmitted(
+            self._session_id,
+            self._route,
+            first.episode_id,
+            tuple(lane.episode_id for lane in lanes),
+            first.record_id,
+            tuple(lane.record_id for lane in lanes),
+            first.step,
+            first.env_index,
+            is_reset,
+            len(lanes),
+            self._observation_space,
+            observation,
+            observation,
+            infos,
+        )
+        transform = self._listeners.transform_observation
+        if transform is not None:
+            started = perf_counter_ns()
+            try:
+                event.observation = await transform(event)
+            except Exception as error:
+                raise transform_failed(error) from error
+            finally:
+                self._observation_transform_ns(perf_counter_ns() - started)
+        converted = leg.relay(event.observation_space, event.observation)
+        if converted is not None:
+            event.observation, event.observation_space = converted.leaves, converted.space
+            if converted.advisory is not None and self._listeners.relay_advisory is not None:
+                await self._listeners.relay_advisory(
+                    RelayAdvised(self._session_id, self._route, "env_to_model", converted.advisory)
+                )
+        seen = event.observation
+        if self._listeners.observation_emitted is not None:
+            await self._listeners.observation_emitted(event)
+        return seen
+
+    async def action(self, action: Leaves, leg: RelayLeg) -> Leaves:
+        """Transform, relay and announce one action; what the env shall get."""
+        lanes = self._lanes
+        first = lanes[0]
+        event = ActionReceived(
+            self._session_id,
+            self._route,
+            first.episode_id,
+            tuple(lane.episode_id for lane in lanes),
+            first.record_id,
+            tuple(lane.record_id for lane in lanes),
+            first.step + 1,
+            first.env_index,
+            self._action_space,
+            action,
+            action,
+        )
+        transform = self._listeners.transform_action
+        if transform is not None:
+            started = perf_counter_ns()
+            try:
+                event.action = await transform(event)
+            except Exception as error:
+                raise transform_failed(error) from error
+            finally:
+                self._action_transform_ns(perf_counter_ns() - started)
+        converted = leg.relay(event.action_space, event.action)
+        if converted is not None:
+            event.action, event.action_space = converted.leaves, converted.space
+            if converted.advisory is not None and self._listeners.relay_advisory is not None:
+                await self._listeners.relay_advisory(
+                    RelayAdvised(self._session_id, self._route, "model_to_env", converted.advisory)
+                )
+        sent = event.action
+        if self._listeners.action_received is not None:
+            await self._listeners.action_received(event)
+        return sent
+
+    def step(
+        self,
+        rewards: Sequence[float],
+        ended: Sequence[tuple[LaneSlot, EpisodeRecord]],
+        infos: Metadata | None,
+        predict_ns: int,
+        step_ns: int,
+    ) -> StepCompleted:
+        """The event of one accounted step; its infos are withheld when a lane rolled."""
+        lanes = self._lanes
+        first = lanes[0]
+        if len(lanes) == 1:
+            rolls = (first.pending_id is not None,)
+            terminated = (bool(ended) and ended[0][1].terminated,)
+            truncated = (bool(ended) and ended[0][1].truncated,)
+        else:
+            flags = {lane.env_index: record for lane, record in ended}
+            rolls = tuple(lane.pending_id is not None for lane in lanes)
+            terminated = tuple(lane.env_index in flags and flags[lane.env_index].terminated for lane in lanes)
+            truncated = tuple(lane.env_index in flags and flags[lane.env_index].truncated for lane in lanes)
+        return StepCompleted(
+            self._session_id,
+            self._route,
+            first.episode_id,
+            first.record_id,
+            first.step,
+            first.env_index,
+            tuple(rewards),
+            None if True in rolls else infos,
+            terminated,
+            truncated,
+            rolls,
+            predict_ns / 1e6,
+            step_ns / 1e6,
+        )
+
+    async def started(self, lanes: Sequence[LaneSlot], *, from_auto_reset: bool) -> None:
+        """Announce the episodes that begin on *lanes*, the surplus ones not."""
+        notify = self._listeners.episode_started
+        if notify is None:
+            return
+        for lane in lanes:
+            if lane.surplus:
+                continue
+            await notify(
+                EpisodeStarted(
+                    self._session_id,
+                    self._route,
+                    lane.episode_id,
+                    lane.record_id,
+                    lane.episode_index,
+                    self._lanes.index(lane),
+                    from_auto_reset,
+                    lane.seed,
+                    lane.trial_index,
+                )
+            )
+
+    def completion(self, lane: LaneSlot, summary: EpisodeSummary, final_info: Metadata | None) -> EpisodeCompleted:
+        """The event that ends an episode; whether it goes out now or at the roll is the group's business."""
+        return EpisodeCompleted(
+            self._session_id,
+            self._route,
+            lane.episode_id,
+            lane.record_id,
+            summary.episode_index,
+            summary.env_index,
+            summary.step_count,
+            summary.cumulative_reward,
+            summary.terminated,
+            summary.truncated,
+            summary.duration_ms,
+            final_info,
+            summary.success,
+            summary.seed,
+            summary.trial_index,
+            summary.predict_ms,
+            summary.step_ms,
+        )
+
+    async def completed(self, events: Sequence[EpisodeCompleted]) -> None:
+        """Announce finished episodes."""
+        notify = self._listeners.episode_completed
+        if notify is not None:
+            for event in events:
+                await notify(event)
+
+    async def cold_start(self, elapsed_ns: int, episodes: int) -> None:
+        """Say that the group's first reset is done."""
+        notify = self._listeners.log
+        if notify is not None:
+            text = f"env reset complete in {elapsed_ns / 1e6:.0f}ms ({episodes} episode(s) ready)"
+            await notify(LogEmitted(self._session_id, self._route, "info", text, "runtime"))

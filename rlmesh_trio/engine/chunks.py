@@ -1,0 +1,144 @@
+"""One group's plan: the frames being played, those banked behind them, and the observations no predict has taken.
+
+Pure. The predict state is one of ``NONE`` (nothing outstanding), ``WANTED`` (asked for, not yet sent), ``FLYING``
+(sent), ``STALE`` (sent, but the answer will be dropped) and ``BANKED`` (answered while older frames still play).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from rlmesh_trio.errors import ProtocolError
+from rlmesh_trio.messages import HistoryRow, Leaves, PredictRequest
+from rlmesh_trio.spec import MAX_HISTORY_ROWS
+
+__all__ = ("ChunkBuffer", "PredictState")
+
+
+class PredictState(Enum):
+    """Where the group's one outstanding predict stands."""
+
+    NONE = auto()
+    WANTED = auto()
+    FLYING = auto()
+    STALE = auto()
+    BANKED = auto()
+
+
+NONE, WANTED, FLYING, STALE, BANKED = PredictState
+
+
+class ChunkBuffer:
+    """Replay, prefetch, staleness and history of one group.
+
+    ``lead`` is how many frames may be left when the next chunk is asked for; 0 asks only when none are left. A
+    request returned by :meth:`observe`, :meth:`take` or :meth:`replan` is WANTED: the caller must post it.
+    """
+
+    def __init__(self, *, lead: int, history: bool) -> None:
+        self.state = NONE
+        self.counter = 0
+        self._lead = lead
+        self._history = history
+        self._frames: deque[Leaves] = deque()
+        self._bank: tuple[Leaves, ...] = ()
+        self._backlog: list[HistoryRow] = []
+        self._latest: PredictRequest | None = None
+
+    @property
+    def buffered(self) -> int:
+        """Frames still to be played before the group must wait."""
+        return len(self._frames) + len(self._bank)
+
+    @property
+    def pending(self) -> int:
+        """Frames of the chunk being played, banked ones not counted."""
+        return len(self._frames)
+
+    def observe(self, request: PredictRequest) -> PredictRequest | None:
+        """Take in the group's newest observation; the request to post, if one is due now."""
+        self._latest = request
+        due = self.state is NONE and not self._frames
+        if self._history:
+            request.step = self.counter
+            if due:
+                request.history = tuple(self._backlog)
+                self._backlog.clear()
+            else:
+                if len(self._backlog) >= MAX_HISTORY_ROWS:
+                    raise ProtocolError(
+                        f"buffered {len(self._backlog)} observation-history rows without a predict; "
+                        "use a shorter chunk or a model that needs no history"
+                    )
+                self._backlog.append(HistoryRow(request.observation, request.episode_info, self.counter))
+        if not due:
+            return None
+        self.state = WANTED
+        return request
+
+    def ready(self) -> bool:
+        """Whether a frame can be taken now; a bank becomes the plan when the plan is used up."""
+        if self._frames:
+            return True
+        if self.state is BANKED:
+            self._frames.extend(self._bank)
+            self._bank = ()
+            self.state = NONE
+            return True
+        return False
+
+    def take(self) -> tuple[Leaves, PredictRequest | None]:
+        """The next frame, and the prefetch to post if the plan has run down to the lead."""
+        frame = self._frames.popleft()
+        if self._lead and self.state is NONE and len(self._frames) <= self._lead:
+            return frame, self.replan()
+        return frame, None
+
+    def replan(self) -> PredictRequest | None:
+        """Ask again from the newest observation; ``None`` if that one has already left the group (history only)."""
+        request = self._latest
+        if request is None or self.state is not NONE:
+            return None
+        if self._history:
+            if not self._backlog or self._backlog[-1].step != request.step:
+                return None
+            self._backlog.pop()
+            request.history = tuple(self._backlog)
+            self._backlog.clear()
+        self.state = WANTED
+        return request
+
+    def sent(self) -> None:
+        """The wanted request went out."""
+        self.state = FLYING
+
+    def land(self, frames: Iterable[Leaves]) -> None:
+        """The answer came: it becomes the plan, waits behind the one still playing, or is dropped as stale."""
+        if self.state is STALE:
+            self.state = NONE
+        elif self._frames:
+            self._bank = tuple(frames)
+            self.state = BANKED
+        else:
+            self._frames.extend(frames)
+            self.state = NONE
+
+    def drop_plan(self) -> int:
+        """An episode of the group ended: forget every buffered frame and disown what is outstanding.
+
+        Returns how many frames of the playing chunk were discarded.
+        """
+        discarded = len(self._frames)
+        self._frames.clear()
+        self._bank = ()
+        if self.state is FLYING:
+            self.state = STALE
+        elif self.state is not STALE:
+            self.state = NONE
+        return discarded
+
+    def begin_reset(self) -> None:
+        """A driver-owned reset begins: the plan and the history backlog are cleared, what flies keeps flying."""
+        self._frames.clear()
+        self._backlog.clear()
+        self._latest = None

@@ -1,0 +1,321 @@
+"""One lane group: a task whose program counter is its state.
+
+It reads as the rule it follows: claim slots, reset, then frame and step until an episode ends, and again. A group is
+a single lane, or a whole vector that moves in lockstep.
+"""
+
+import logging
+from collections.abc import Sequence
+from math import inf
+from time import perf_counter_ns
+
+import attrs
+
+from rlmesh_trio.endpoints.env import Env
+from rlmesh_trio.engine.announcer import Announcer
+from rlmesh_trio.engine.batcher import Batcher, Ticket
+from rlmesh_trio.engine.chunks import ChunkBuffer, PredictState
+from rlmesh_trio.engine.listeners import Listeners
+from rlmesh_trio.engine.meters import EnvMeter
+from rlmesh_trio.engine.relay import Relay
+from rlmesh_trio.engine.route import LaneSlot, ResetPlan, Route, episode_info
+from rlmesh_trio.engine.watchdog import Operation, Watchdog
+from rlmesh_trio.errors import EndpointError, EnvRpcError, OperationTimeout, ProtocolError, SessionError
+from rlmesh_trio.events import EpisodeCompleted
+from rlmesh_trio.messages import (
+    EnvReply,
+    EpisodeInfo,
+    EpisodeRecord,
+    Leaves,
+    Metadata,
+    PredictRequest,
+    ResetRequest,
+    StepTarget,
+)
+from rlmesh_trio.spec import SessionSpec
+from rlmesh_trio.telemetry.aggregate import Telemetry
+
+__all__ = ("LaneGroup", "SessionParts")
+
+logger = logging.getLogger("rlmesh_trio")
+
+_DRAIN_EVERY = 1024
+
+
+@attrs.frozen(eq=False)
+class SessionParts:
+    """What every group of a session works with."""
+
+    spec: SessionSpec
+    route: Route
+    env: Env
+    batcher: Batcher
+    relay: Relay
+    listeners: Listeners
+    watchdog: Watchdog
+    telemetry: Telemetry
+    warned: set[str]
+
+
+class LaneGroup:
+    """Drives its lanes until the episode budget grants no more."""
+
+    def __init__(
+        self, parts: SessionParts, lanes: Sequence[LaneSlot], announcer: Announcer, buffer: ChunkBuffer, number: int
+    ) -> None:
+        self.lanes = lanes
+        self.number = number
+        self._parts = parts
+        self._announcer = announcer
+        self._buffer = buffer
+        self._ticket = Ticket(parts.batcher, number, lanes, buffer)
+        self._operation = Operation()
+        parts.watchdog.watch(self._operation)
+        spec = parts.spec
+        self._single_lane = spec.drives_lanes
+        self._env_indices = (lanes[0].env_index,) if self._single_lane else ()
+        self._step_limit = spec.limits.env_step_timeout
+        self._generation = 0
+        self._owns_resets = spec.driver_owns_resets
+        self._deferred: list[EpisodeCompleted] = []
+        self._roll_due = False
+        self._reset_meter = EnvMeter(parts.telemetry, "env.reset", "env")
+        self._step_meter = EnvMeter(parts.telemetry, "env.step", "env")
+        self._round_ns = parts.telemetry.series("runner.round", "runner", "rpc.total")
+        self._target = StepTarget(0, (), ())
+
+    async def run(self) -> None:
+        """Drive episodes to the end of the budget; raises the typed error that fails the route."""
+        operation = self._operation
+        try:
+            with operation.scope:
+                await self._episodes()
+        finally:
+            operation.finish()
+            self._parts.batcher.group_ended()
+        if operation.expired:
+            raise self._timeout()
+
+    async def _episodes(self) -> None:
+        route = self._parts.route
+        while True:
+            plan = route.plan_reset(self.lanes, self._generation, single_lane_group=self._single_lane)
+            if plan is None:
+                return
+            reply = await self._reset(plan)
+            if not await self._play(reply):
+                return
+            self._generation += 1
+
+    async def _reset(self, plan: ResetPlan) -> EnvReply:
+        """Send one driver-owned reset and start its episodes."""
+        operation, limit = self._operation, self._parts.spec.limits.env_reset_timeout
+        self._buffer.begin_reset()
+        if self._generation:
+            self._parts.batcher.nudge()
+        if plan.partly_covered:
+            logger.warning("episode_seeds cannot cover this reset batch; it runs unseeded (lanes=%d)", len(self.lanes))
+        request = ResetRequest(
+            seeds=plan.seeds,
+            options=plan.options,
+            timeout_ms=_milliseconds(limit),
+            env_indices=self._env_indices,
+            episode_ids=plan.episode_ids,
+        )
+        started = perf_counter_ns()
+        self._parts.watchdog.arm(operation, "env.reset", 0, limit)
+        try:
+            reply = await self._parts.env.reset(request)
+        except Exception as error:
+            raise _env_error("env.reset", 0, error) from error
+        operation.finish()
+        elapsed = perf_counter_ns() - started
+        self._reset_meter.record(reply, elapsed)
+        for position, lane in enumerate(self.lanes):
+            self._parts.route.start(
+                lane,
+                plan.episode_ids[position],
+                plan.slots[position],
+                plan.seeds[position] if plan.seeds else None,
+                plan.trials[position] if plan.trials else None,
+            )
+        self._address(plan.episode_ids)
+        cold = self._generation == 0
+        if cold:
+            await self._announcer.cold_start(elapsed, sum(not lane.surplus for lane in self.lanes))
+        await self._announcer.started(self.lanes, from_auto_reset=not cold)
+        return reply
+
+    def _address(self, episode_ids: tuple[str, ...]) -> None:
+        """From now on steps carry these ids."""
+        self._target = StepTarget(_milliseconds(self._step_limit), self._env_indices, episode_ids)
+
+    async def _play(self, reply: EnvReply) -> bool:
+        """Step from a reset's reply on; true when a driver-owned reset is due, false when the group is finished."""
+        parts, buffer, ticket, lanes = self._parts, self._buffer, self._ticket, self.lanes
+        route, listeners, env = parts.route, parts.listeners, parts.env
+        to_env, meter, round_ns = parts.relay.to_env, self._step_meter, self._round_ns
+        operation, arm, step_limit = self._operation, parts.watchdog.arm, self._step_limit
+        info = episode_info(lanes)
+        first = lanes[0]
+        round_started = perf_counter_ns()
+        await self._observe(reply.observation, info, is_reset=True, infos=reply.infos)
+        while True:
+            while not buffer.ready():
+                await self._plan_landed()
+            action, prefetch = buffer.take()
+            if prefetch is not None:
+                ticket.post(prefetch)
+            if listeners.transform_action is not None or listeners.action_received is not None or to_env.is_checked:
+                action = await self._announcer.action(action, to_env)
+            started = perf_counter_ns()
+            arm(operation, "env.step", first.step + 1, step_limit)
+            try:
+                reply = await env.step(action, self._target)
+            except Exception as error:
+                raise _env_error("env.step", first.step + 1, error) from error
+            operation.deadline = inf
+            now = perf_counter_ns()
+            step_ns = now - started
+            meter.record(reply, step_ns)
+            round_ns(now - round_started)
+            round_started = now
+
+            buffer.counter += 1
+            predict_ns = ticket.take_predict_ns()
+            route.account_step(lanes, reply.rewards, predict_ns, step_ns)
+            if not route.total_steps % _DRAIN_EVERY:
+                parts.telemetry.drain()
+            ended = route.ended_lanes(lanes, reply.completed, reply.infos)
+            rolled = [lane for lane in lanes if lane.pending_id is not None] if self._roll_due else []
+            if listeners.step_completed is not None:
+                await listeners.step_completed(
+                    self._announcer.step(reply.rewards, ended, reply.infos, predict_ns, step_ns)
+                )
+            if rolled:
+                await self._roll(rolled)
+                info = episode_info(lanes)
+            if ended:
+                await self._end(ended)
+            if (rolled or ended) and self._finished():
+                await self._stop()
+                return False
+            if ended and self._owns_resets:
+                return True
+            await self._observe(reply.observation, info, is_reset=False, infos=reply.infos if rolled else None)
+
+    async def _observe(
+        self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool, infos: Metadata | None
+    ) -> None:
+        """Take in an observation; it goes out as a predict at once unless a plan is still playing."""
+        parts = self._parts
+        listeners, leg, spec = parts.listeners, parts.relay.to_model, parts.spec
+        if listeners.transform_observation is not None or listeners.observation_emitted is not None or leg.is_checked:
+            observation = await self._announcer.observation(observation, leg, is_reset=is_reset, infos=infos)
+        request = PredictRequest(
+            spec.session_id,
+            spec.env_id,
+            parts.route.request_id("reset_observation" if is_reset else "step_observation"),
+            observation,
+            info,
+            tuple([lane.step for lane in self.lanes]),
+        )
+        due = self._buffer.observe(request)
+        if due is not None:
+            self._ticket.post(due)
+
+    async def _plan_landed(self) -> None:
+        """Wait for the outstanding predict; ask anew if the one that flew was for an episode now over."""
+        if self._buffer.state is PredictState.NONE:
+            request = self._buffer.replan()
+            if request is None:
+                raise ProtocolError(f"route {self._parts.spec.env_id} stalled with no operation in flight")
+            self._ticket.post(request)
+        await self._ticket.landed()
+
+    async def _end(self, ended: Sequence[tuple[LaneSlot, EpisodeRecord]]) -> None:
+        """Count finished episodes and drop the plan made for them. Surplus ones are not counted or announced."""
+        events: list[EpisodeCompleted] = []
+        for lane, record in ended:
+            lane.completed = True
+            if not lane.surplus:
+                summary = self._parts.route.complete(lane, record)
+                events.append(self._announcer.completion(lane, summary, record.final_info))
+        self._drop_plan()
+        if self._owns_resets:
+            await self._announcer.completed(events)
+            self._end_on_model([lane for lane, _ in ended])
+            return
+        self._deferred.extend(events)
+        for lane, _ in ended:
+            lane.pending_id = self._parts.route.new_id()
+        self._roll_due = True
+        self._address(tuple(lane.pending_id or lane.episode_id for lane in self.lanes))
+
+    def _drop_plan(self) -> None:
+        discarded = self._buffer.drop_plan()
+        if discarded and len(self.lanes) > 1 and "whole-batch" not in self._parts.warned:
+            self._parts.warned.add("whole-batch")
+            logger.warning(
+                "a lane's episode ended mid-chunk on a lockstep vector group: chunk replay is whole-batch, so every "
+                "lane's buffered frames were discarded and the group re-plans. Serve lanes, or use an execution "
+                "horizon of 1. (num_envs=%d, discarded_frames=%d)",
+                len(self.lanes),
+                discarded,
+            )
+
+    async def _roll(self, rolled: Sequence[LaneSlot]) -> None:
+        """The env restarted these lanes: their old episodes are told of, their new ones begin."""
+        route = self._parts.route
+        self._roll_due = False
+        await self._announce_deferred()
+        self._end_on_model(rolled)
+        for lane in rolled:
+            granted = route.claim(1)
+            route.start(lane, lane.pending_id or route.new_id(), granted[0] if granted else None, None, None)
+        await self._announcer.started(rolled, from_auto_reset=True)
+
+    async def _stop(self) -> None:
+        """The group is finished: what was waiting for a roll that will not come goes out now."""
+        await self._announce_deferred()
+        self._end_on_model([lane for lane in self.lanes if lane.completed])
+
+    async def _announce_deferred(self) -> None:
+        events, self._deferred = self._deferred, []
+        await self._announcer.completed(events)
+
+    def _end_on_model(self, lanes: Sequence[LaneSlot]) -> None:
+        """Queue the lanes' episodes for eviction: each id the model predicted on, once."""
+        known = [lane for lane in lanes if lane.predicted and not lane.ended]
+        for lane in known:
+            lane.ended = True
+        if known:
+            self._parts.batcher.end_episodes([lane.episode_id for lane in known], self._ticket)
+
+    def _finished(self) -> bool:
+        """Whether the budget needs nothing more of this group."""
+        if (not self._single_lane or not self._owns_resets) and self._parts.route.budget_spent:
+            return True
+        return all(lane.surplus for lane in self.lanes)
+
+    def held_evictions(self) -> list[str]:
+        """Ids that still waited for this group's predict to land."""
+        return self._ticket.held
+
+    def _timeout(self) -> OperationTimeout:
+        spec, operation = self._parts.spec, self._operation
+        return OperationTimeout(spec.env_id, spec.env_component_id, operation.name, operation.step, operation.limit)
+
+
+def _env_error(operation: str, step: int, error: Exception) -> SessionError:
+    """An endpoint's failure with the operation and step it happened at; other typed errors come out as they are."""
+    if isinstance(error, EndpointError):
+        return EnvRpcError(operation, step, error.message, error.recoverable, error.code)
+    if isinstance(error, SessionError):
+        return error
+    return EnvRpcError(operation, step, f"{type(error).__name__}: {error}", code="INTERNAL")
+
+
+def _milliseconds(seconds: float) -> int:
+    """A limit as the wire carries it: whole milliseconds, never rounded down to "no limit"."""
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,136 @@
+"""Who listens to a session: the hooks that are overridden, and the readers of its event stream.
+
+An attribute named after a hook is ``None`` when nobody listens, so the step path asks before it builds an event.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import trio
+
+from rlmesh_trio.errors import HookError
+from rlmesh_trio.events import ActionReceived, Event, ObservationEmitted
+from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.messages import Leaves
+
+__all__ = ("Listeners",)
+
+logger = logging.getLogger("rlmesh_trio")
+
+_NOTICES: Final = (
+    "session_started",
+    "episode_started",
+    "observation_emitted",
+    "action_received",
+    "step_completed",
+    "episode_completed",
+    "relay_advisory",
+    "log",
+    "on_telemetry",
+    "session_ended",
+    "session_failed",
+)
+_TRANSFORMS: Final = ("transform_observation", "transform_action")
+_STREAM_ROOM: Final = 64
+
+Notice = Callable[[Any], Awaitable[None]]
+
+
+class Listeners:
+    """The session's listeners, one optional callable per hook."""
+
+    def __init__(self, hooks: Hooks | None) -> None:
+        self._streams: list[trio.MemorySendChannel[Event]] = []
+        self._hooks: dict[str, Callable[[Any], Awaitable[Any]]] = {
+            name: getattr(hooks, name)
+            for name in (*_NOTICES, *_TRANSFORMS)
+            if hooks is not None and _overridden(hooks, name)
+        }
+        self.session_started: Notice | None = None
+        self.episode_started: Notice | None = None
+        self.observation_emitted: Notice | None = None
+        self.action_received: Notice | None = None
+        self.step_completed: Notice | None = None
+        self.episode_completed: Notice | None = None
+        self.relay_advisory: Notice | None = None
+        self.log: Notice | None = None
+        self.on_telemetry: Notice | None = None
+        self.session_ended: Notice | None = None
+        self.session_failed: Notice | None = None
+        self._bind()
+        self.transform_observation: Callable[[ObservationEmitted], Awaitable[Leaves | None]] | None = self._hooks.get(
+            "transform_observation"
+        )
+        self.transform_action: Callable[[ActionReceived], Awaitable[Leaves]] | None = self._hooks.get(
+            "transform_action"
+        )
+
+    def open_stream(self) -> trio.MemoryReceiveChannel[Event]:
+        """A stream of every event from now on. Its slow reader slows the session down; no event is lost."""
+        send, receive = trio.open_memory_channel[Event](_STREAM_ROOM)
+        self._streams.append(send)
+        self._bind()
+        return receive
+
+    def close_streams(self) -> None:
+        """No further event will come."""
+        for stream in self._streams:
+            stream.close()
+
+    def _bind(self) -> None:
+        for name in _NOTICES:
+            hook = self._hooks.get(name)
+            if self._streams:
+                setattr(self, name, self._publisher(name, hook))
+            elif hook is not None:
+                setattr(self, name, self._guarded(name, hook))
+
+    def _guarded(self, name: str, hook: Notice) -> Notice:
+        async def notify(event: Event) -> None:
+            try:
+                await hook(event)
+            except Exception as error:
+                label = f"{name} (window)" if name == "on_telemetry" and _is_window(event) else name
+                logger.warning("runtime hook %s failed: %s", label, error)
+
+        return notify
+
+    def _publisher(self, name: str, hook: Notice | None) -> Notice:
+        notify = None if hook is None else self._guarded(name, hook)
+        streams = self._streams
+
+        async def publish(event: Event) -> None:
+            if notify is not None:
+                await notify(event)
+            for stream in streams:
+                try:
+                    stream.send_nowait(event)
+                except trio.WouldBlock:
+                    await _send(stream, event)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    pass
+
+        return publish
+
+
+async def _send(stream: trio.MemorySendChannel[Event], event: Event) -> None:
+    try:
+        await stream.send(event)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return
+
+
+def _overridden(hooks: Hooks, name: str) -> bool:
+    return getattr(getattr(hooks, name), "__func__", None) is not getattr(Hooks, name)
+
+
+def _is_window(event: Event) -> bool:
+    return getattr(getattr(event, "snapshot", None), "horizon", None) == "window"
+
+
+def transform_failed(error: Exception) -> HookError:
+    """What a transform that raised fails the route with."""
+    failure = HookError(str(error) or type(error).__name__)
+    failure.__cause__ = error
+    return failure

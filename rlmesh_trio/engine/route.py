@@ -1,0 +1,315 @@
+"""The route's books: slots, ids, seeds, trials, totals and summaries. Pure: time and ids are handed in.
+
+A *slot* is the route-wide start ordinal of an episode. It fixes the episode's index and its seed, so results do not
+depend on which lane played it or when.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+import numpy as np
+
+from rlmesh_trio.engine.seeds import episode_seed
+from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata, MetaValue
+from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.spec import SessionSpec, reset_options_for
+
+__all__ = ("LaneSlot", "RecordBook", "ResetPlan", "Route", "episode_info", "lane_final_info", "read_success")
+
+_MAX_TRIAL = 2**64 - 1
+
+
+@attrs.define(eq=False)
+class LaneSlot:
+    """What is known of the episode one lane is playing.
+
+    ``pending_id`` is minted when an env-owned lane has ended, and becomes the lane's id on the step that restarts it.
+    """
+
+    env_index: int
+    episode_id: str = ""
+    record_id: str = ""
+    episode_index: int = 0
+    slot: int | None = None
+    seed: int | None = None
+    trial_index: int | None = None
+    started_at_ns: int = 0
+    step: int = 0
+    reset: bool = True
+    cumulative_reward: float = 0.0
+    predict_ns: int = 0
+    step_ns: int = 0
+    predicted: bool = False
+    ended: bool = False
+    completed: bool = False
+    pending_id: str | None = None
+
+    @property
+    def surplus(self) -> bool:
+        """Whether the lane plays an episode the budget had no slot for: stepped, but never announced or counted."""
+        return self.slot is None
+
+    def mean_ms(self, total_ns: int) -> float | None:
+        """A per-step mean in milliseconds; ``None`` before the first step."""
+        return total_ns / 1e6 / self.step if self.step > 0 else None
+
+
+class RecordBook:
+    """Names episodes for people: ``ep-000001`` and on, by slot where there is one, else by count of ids seen."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, int]] = {}
+        self._count = 0
+
+    def register(self, episode_id: str, slot: int | None = None) -> tuple[str, int, bool]:
+        """The record id, the 1-based index, and whether the id is new. An empty id has an empty record id."""
+        if not episode_id:
+            return "", 0, False
+        if (known := self._known.get(episode_id)) is not None:
+            return *known, False
+        self._count += 1
+        index = self._count if slot is None else slot + 1
+        record = f"ep-{index:06d}"
+        self._known[episode_id] = (record, index)
+        return record, index, True
+
+    def forget(self, episode_id: str) -> None:
+        """Drop an id that no lane holds any more."""
+        self._known.pop(episode_id, None)
+
+
+@attrs.frozen
+class ResetPlan:
+    """What one driver-owned reset sends: per lane of the group an id, and where they apply a slot, seed and trial.
+
+    ``seeds`` is empty or complete: a batch is seeded as a whole or not at all.
+    """
+
+    episode_ids: tuple[str, ...]
+    slots: tuple[int | None, ...]
+    seeds: tuple[int, ...]
+    trials: tuple[int, ...]
+    options: Metadata | None
+    partly_covered: bool
+
+
+class Route:
+    """One env session paired with one model session. Methods that refuse an illegal call change nothing."""
+
+    def __init__(self, spec: SessionSpec, *, new_id: Callable[[], str], unix_ns: Callable[[], int]) -> None:
+        self.spec = spec
+        self.new_id = new_id
+        self.unix_ns = unix_ns
+        self.total_steps = 0
+        self.total_episodes = 0
+        self.summaries: list[EpisodeSummary] = []
+        self.records = RecordBook()
+        self._requests = 0
+        self._next_slot = 0
+        self._next_trial = 0
+        self._success_keys = spec.edition.success_keys
+        self._trial_option = spec.edition.trial_index_option
+        self._max_seconds = spec.max_episode_seconds
+        self._step_cap = spec.step_cap
+
+    def request_id(self, phase: str) -> str:
+        """The next request id; one counter serves the whole route, and it advances for every observation."""
+        self._requests += 1
+        return f"{self.spec.env_id}:{phase}:{self._requests:06d}"
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether as many episodes completed as were asked for."""
+        return self.spec.max_episodes is not None and self.total_episodes >= self.spec.max_episodes
+
+    def claim(self, count: int) -> tuple[int, ...]:
+        """Take *count* consecutive slots, or none at all when the budget cannot grant them."""
+        budget = self.spec.max_episodes
+        if budget is not None and self._next_slot + count > budget:
+            return ()
+        return self._take(count)
+
+    def claim_up_to(self, count: int) -> tuple[int, ...]:
+        """Take as many of *count* consecutive slots as the budget still has."""
+        budget = self.spec.max_episodes
+        return self._take(count if budget is None else max(0, min(count, budget - self._next_slot)))
+
+    def _take(self, count: int) -> tuple[int, ...]:
+        first = self._next_slot
+        self._next_slot += count
+        return tuple(range(first, self._next_slot))
+
+    def claim_trials(self, count: int) -> tuple[int, ...]:
+        """The next *count* trial ordinals; none under env-owned resets."""
+        if not self.spec.driver_owns_resets:
+            return ()
+        first = self._next_trial
+        self._next_trial += count
+        base = self.spec.trial_index_base or 0
+        return tuple(min(base + ordinal, _MAX_TRIAL) for ordinal in range(first, self._next_trial))
+
+    def plan_reset(self, lanes: Sequence[LaneSlot], generation: int, *, single_lane_group: bool) -> ResetPlan | None:
+        """Claim what a reset of the whole group needs; ``None`` when the budget grants it no slot."""
+        width = len(lanes)
+        granted = self.claim(1) if single_lane_group else self.claim_up_to(width)
+        if not granted:
+            return None
+        slots = granted + (None,) * (width - len(granted))
+        trials = self.claim_trials(width)
+        seeds, partly = self._seeds(lanes, slots, generation, single_lane_group)
+        return ResetPlan(
+            episode_ids=tuple(self.new_id() for _ in lanes),
+            slots=slots,
+            seeds=seeds,
+            trials=trials,
+            options=reset_options_for(self.spec.env_contract, self._trial_option, trials),
+            partly_covered=partly,
+        )
+
+    def _seeds(
+        self, lanes: Sequence[LaneSlot], slots: tuple[int | None, ...], generation: int, single_lane_group: bool
+    ) -> tuple[tuple[int, ...], bool]:
+        spec = self.spec
+        if spec.episode_seeds:
+            listed = [spec.episode_seeds[slot] for slot in slots if slot is not None and slot < len(spec.episode_seeds)]
+            complete = len(listed) == len(lanes)
+            return (tuple(listed) if complete else ()), bool(listed) and not complete
+        if spec.base_seed is None:
+            return (), False
+        if single_lane_group:
+            slot = slots[0]
+            return (episode_seed(spec.base_seed, spec.session_id, slot or 0, 0),), False
+        seeds = tuple(episode_seed(spec.base_seed, spec.session_id, generation, lane.env_index) for lane in lanes)
+        return seeds, False
+
+    def start(self, lane: LaneSlot, episode_id: str, slot: int | None, seed: int | None, trial: int | None) -> None:
+        """Move *lane* to a new episode: what was known of the old one is forgotten now and not earlier."""
+        self.records.forget(lane.episode_id)
+        lane.record_id, lane.episode_index, _ = self.records.register(episode_id, slot)
+        lane.episode_id = episode_id
+        lane.slot = slot
+        lane.seed = seed
+        lane.trial_index = trial
+        lane.started_at_ns = self.unix_ns()
+        lane.step = 0
+        lane.reset = True
+        lane.cumulative_reward = 0.0
+        lane.predict_ns = lane.step_ns = 0
+        lane.predicted = lane.ended = lane.completed = False
+        lane.pending_id = None
+
+    def account_step(self, lanes: Sequence[LaneSlot], rewards: Sequence[float], predict_ns: int, step_ns: int) -> None:
+        """Count one group step: one for the route, one for every lane of the group. A missing reward is 0."""
+        self.total_steps += 1
+        if len(rewards) < len(lanes):
+            rewards = [*rewards, *[0.0] * (len(lanes) - len(rewards))]
+        for lane, reward in zip(lanes, rewards, strict=False):
+            lane.step += 1
+            lane.reset = False
+            lane.cumulative_reward += reward
+            lane.predict_ns += predict_ns
+            lane.step_ns += step_ns
+
+    def ended_lanes(
+        self, lanes: Sequence[LaneSlot], reported: Sequence[EpisodeRecord], infos: Metadata | None
+    ) -> list[tuple[LaneSlot, EpisodeRecord]]:
+        """The lanes whose episode ends with this step: those the env reported, then those that reach a cap.
+
+        A reported completion counts only under the id its lane holds now; anything else is a stale echo.
+        """
+        ended = [
+            (lane, record)
+            for record in reported
+            for lane in lanes
+            if record.episode_id == lane.episode_id and lane.episode_id and not lane.completed
+        ]
+        cap = self._step_cap
+        if cap is None and self._max_seconds is None:
+            return ended
+        done = [lane for lane, _ in ended]
+        for position, lane in enumerate(lanes):
+            if (cap is not None and lane.step >= cap) or self._overtime(lane):
+                if lane in done:
+                    continue
+                ended.append((lane, self._capped(lane, lane_final_info(infos, position, len(lanes)))))
+        return ended
+
+    def _overtime(self, lane: LaneSlot) -> bool:
+        return self._max_seconds is not None and (self.unix_ns() - lane.started_at_ns) / 1e9 >= self._max_seconds
+
+    def _capped(self, lane: LaneSlot, final_info: Metadata | None) -> EpisodeRecord:
+        return EpisodeRecord(
+            episode_id=lane.episode_id,
+            env_index=lane.env_index,
+            step_count=lane.step,
+            cumulative_reward=lane.cumulative_reward,
+            truncated=True,
+            start_timestamp_ns=lane.started_at_ns,
+            end_timestamp_ns=self.unix_ns(),
+            final_info=final_info,
+        )
+
+    def complete(self, lane: LaneSlot, record: EpisodeRecord) -> EpisodeSummary:
+        """Count a finished episode and summarise it; the summary is kept only under a budget."""
+        self.total_episodes += 1
+        summary = EpisodeSummary(
+            episode_index=lane.episode_index,
+            env_index=lane.env_index,
+            seed=lane.seed,
+            trial_index=lane.trial_index,
+            step_count=record.step_count,
+            cumulative_reward=record.cumulative_reward,
+            terminated=record.terminated,
+            truncated=record.truncated,
+            duration_ms=max(0, record.end_timestamp_ns - record.start_timestamp_ns) // 1_000_000,
+            success=read_success(record.final_info, self._success_keys),
+            predict_ms=lane.mean_ms(lane.predict_ns),
+            step_ms=lane.mean_ms(lane.step_ns),
+        )
+        if self.spec.max_episodes is not None:
+            self.summaries.append(summary)
+        return summary
+
+
+def episode_info(lanes: Sequence[LaneSlot]) -> tuple[EpisodeInfo, ...]:
+    """One entry per lane of a group, as a predict carries them."""
+    return tuple(EpisodeInfo(lane.episode_id, lane.seed) for lane in lanes)
+
+
+def lane_final_info(infos: Metadata | None, position: int, width: int) -> Metadata | None:
+    """Cut one lane's final info from a step's shared infos.
+
+    Without a ``final_info`` entry a lone lane takes the whole map. With one, its ``_final_info`` mask must be true
+    for the lane (a lone lane needs no mask), and the value is the map itself or the lane's element of a list.
+    """
+    if infos is None:
+        return None
+    if "final_info" not in infos:
+        return infos if width == 1 else None
+    mask = infos.get("_final_info")
+    if mask is None:
+        if width != 1:
+            return None
+    elif not _flag_at(mask, position):
+        return None
+    value = infos["final_info"]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        value = value[position] if position < len(value) else None
+    return value if isinstance(value, Mapping) else None
+
+
+def _flag_at(mask: MetaValue, position: int) -> bool:
+    if not isinstance(mask, Sequence | np.ndarray) or isinstance(mask, str | bytes) or position >= len(mask):
+        return False
+    return bool(mask[position])
+
+
+def read_success(final_info: Metadata | None, keys: Sequence[str]) -> bool | None:
+    """The first of *keys* that is present and is a bool or a number (non-zero is success); ``None`` without one."""
+    if final_info is None:
+        return None
+    for key in keys:
+        value = final_info.get(key)
+        if isinstance(value, bool | int | float | np.bool | np.number):
+            return bool(value)
+    return None
