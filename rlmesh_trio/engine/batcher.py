@@ -201,7 +201,9 @@ class Batcher:
                     break
                 if fused:
                     await self._predict_fused(chosen)
-                    continue
+                    if self._waiting or self.evictions:
+                        continue
+                    break
                 for ticket in chosen:
                     self._in_flight += 1
                     calls.start_soon(self._predict_alone, ticket, self._send([ticket]))

@@ -25,7 +25,7 @@ class PredictState(Enum):
     BANKED = auto()
 
 
-NONE, WANTED, FLYING, STALE, BANKED = PredictState
+_NONE, _WANTED, _FLYING, _STALE, _BANKED = PredictState
 
 
 class ChunkBuffer:
@@ -36,7 +36,7 @@ class ChunkBuffer:
     """
 
     def __init__(self, *, lead: int, history: bool) -> None:
-        self.state = NONE
+        self.state = _NONE
         self.counter = 0
         self._lead = lead
         self._history = history
@@ -58,7 +58,7 @@ class ChunkBuffer:
     def observe(self, request: PredictRequest) -> PredictRequest | None:
         """Take in the group's newest observation; the request to post, if one is due now."""
         self._latest = request
-        due = self.state is NONE and not self._frames
+        due = self.state is _NONE and not self._frames
         if self._history:
             request.step = self.counter
             if due:
@@ -73,31 +73,31 @@ class ChunkBuffer:
                 self._backlog.append(HistoryRow(request.observation, request.episode_info, self.counter))
         if not due:
             return None
-        self.state = WANTED
+        self.state = _WANTED
         return request
 
     def ready(self) -> bool:
         """Whether a frame can be taken now; a bank becomes the plan when the plan is used up."""
         if self._frames:
             return True
-        if self.state is BANKED:
+        if self.state is _BANKED:
             self._frames.extend(self._bank)
             self._bank = ()
-            self.state = NONE
+            self.state = _NONE
             return True
         return False
 
     def take(self) -> tuple[Leaves, PredictRequest | None]:
         """The next frame, and the prefetch to post if the plan has run down to the lead."""
         frame = self._frames.popleft()
-        if self._lead and self.state is NONE and len(self._frames) <= self._lead:
+        if self._lead and self.state is _NONE and len(self._frames) <= self._lead:
             return frame, self.replan()
         return frame, None
 
     def replan(self) -> PredictRequest | None:
         """Ask again from the newest observation; ``None`` if that one has already left the group (history only)."""
         request = self._latest
-        if request is None or self.state is not NONE:
+        if request is None or self.state is not _NONE:
             return None
         if self._history:
             if not self._backlog or self._backlog[-1].step != request.step:
@@ -105,23 +105,23 @@ class ChunkBuffer:
             self._backlog.pop()
             request.history = tuple(self._backlog)
             self._backlog.clear()
-        self.state = WANTED
+        self.state = _WANTED
         return request
 
     def sent(self) -> None:
         """The wanted request went out."""
-        self.state = FLYING
+        self.state = _FLYING
 
     def land(self, frames: Iterable[Leaves]) -> None:
         """The answer came: it becomes the plan, waits behind the one still playing, or is dropped as stale."""
-        if self.state is STALE:
-            self.state = NONE
+        if self.state is _STALE:
+            self.state = _NONE
         elif self._frames:
             self._bank = tuple(frames)
-            self.state = BANKED
+            self.state = _BANKED
         else:
             self._frames.extend(frames)
-            self.state = NONE
+            self.state = _NONE
 
     def drop_plan(self) -> int:
         """An episode of the group ended: forget every buffered frame and disown what is outstanding.
@@ -131,10 +131,10 @@ class ChunkBuffer:
         discarded = len(self._frames)
         self._frames.clear()
         self._bank = ()
-        if self.state is FLYING:
-            self.state = STALE
-        elif self.state is not STALE:
-            self.state = NONE
+        if self.state is _FLYING:
+            self.state = _STALE
+        elif self.state is not _STALE:
+            self.state = _NONE
         return discarded
 
     def begin_reset(self) -> None:

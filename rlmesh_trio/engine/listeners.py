@@ -14,7 +14,7 @@ from rlmesh_trio.events import ActionReceived, Event, ObservationEmitted
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.messages import Leaves
 
-__all__ = ("Listeners",)
+__all__ = ("Listeners", "transform_failed")
 
 logger = logging.getLogger("rlmesh_trio")
 
@@ -34,7 +34,7 @@ _NOTICES: Final = (
 _TRANSFORMS: Final = ("transform_observation", "transform_action")
 _STREAM_ROOM: Final = 64
 
-Notice = Callable[[Any], Awaitable[None]]
+_Notice = Callable[[Any], Awaitable[None]]
 
 
 class Listeners:
@@ -47,17 +47,17 @@ class Listeners:
             for name in (*_NOTICES, *_TRANSFORMS)
             if hooks is not None and _overridden(hooks, name)
         }
-        self.session_started: Notice | None = None
-        self.episode_started: Notice | None = None
-        self.observation_emitted: Notice | None = None
-        self.action_received: Notice | None = None
-        self.step_completed: Notice | None = None
-        self.episode_completed: Notice | None = None
-        self.relay_advisory: Notice | None = None
-        self.log: Notice | None = None
-        self.on_telemetry: Notice | None = None
-        self.session_ended: Notice | None = None
-        self.session_failed: Notice | None = None
+        self.session_started: _Notice | None = None
+        self.episode_started: _Notice | None = None
+        self.observation_emitted: _Notice | None = None
+        self.action_received: _Notice | None = None
+        self.step_completed: _Notice | None = None
+        self.episode_completed: _Notice | None = None
+        self.relay_advisory: _Notice | None = None
+        self.log: _Notice | None = None
+        self.on_telemetry: _Notice | None = None
+        self.session_ended: _Notice | None = None
+        self.session_failed: _Notice | None = None
         self._bind()
         self.transform_observation: Callable[[ObservationEmitted], Awaitable[Leaves | None]] | None = self._hooks.get(
             "transform_observation"
@@ -86,7 +86,7 @@ class Listeners:
             elif hook is not None:
                 setattr(self, name, self._guarded(name, hook))
 
-    def _guarded(self, name: str, hook: Notice) -> Notice:
+    def _guarded(self, name: str, hook: _Notice) -> _Notice:
         async def notify(event: Event) -> None:
             try:
                 await hook(event)
@@ -96,7 +96,7 @@ class Listeners:
 
         return notify
 
-    def _publisher(self, name: str, hook: Notice | None) -> Notice:
+    def _publisher(self, name: str, hook: _Notice | None) -> _Notice:
         notify = None if hook is None else self._guarded(name, hook)
         streams = self._streams
 
