@@ -1,0 +1,106 @@
+"""How an env in this process accounts its episodes: who is running, for how long, and what is due to be reported.
+
+A reset over a running episode ends it as truncated; that record waits for the next step of any lane. Under
+``NEXT_STEP`` the step after a completion is a *roll*: it begins an episode and counts for none.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from rlmesh_trio.errors import EndpointError
+from rlmesh_trio.messages import EpisodeRecord, Metadata
+
+__all__ = ("EpisodeAccounts", "lane_infos")
+
+InfosOf = Callable[[int], Metadata]
+
+
+class EpisodeAccounts:
+    """The open episode of every lane. ``rolls`` says whether finished lanes restart by themselves."""
+
+    def __init__(self, lanes: int, *, rolls: bool) -> None:
+        self._open: list[EpisodeRecord | None] = [None] * lanes
+        self._rolling = [False] * lanes
+        self._rolls = rolls
+        self._interrupted: list[EpisodeRecord] = []
+
+    def start(self, lanes: Sequence[int], seeds: Sequence[int], episode_ids: Sequence[str]) -> None:
+        """Open an episode on each of *lanes*; ``seeds`` and ``episode_ids`` are aligned to them, or too short."""
+        now = time.time_ns()
+        for position, lane in enumerate(lanes):
+            running = self._open[lane]
+            if running is not None:
+                running.truncated = True
+                running.end_timestamp_ns = now
+                self._interrupted.append(running)
+            self._rolling[lane] = False
+            self._open[lane] = EpisodeRecord(
+                episode_id=episode_ids[position] if position < len(episode_ids) else "",
+                seed=seeds[position] if position < len(seeds) else None,
+                env_index=lane,
+                start_timestamp_ns=now,
+            )
+
+    def expect_steppable(self, lanes: Sequence[int]) -> None:
+        """Under ``NEXT_STEP`` every lane has an episode or is about to roll; else ``INTERNAL``."""
+        if not self._rolls:
+            return
+        for lane in lanes:
+            if self._open[lane] is None and not self._rolling[lane]:
+                raise EndpointError("INTERNAL", f"lane {lane} was stepped before it was reset")
+
+    def step(
+        self,
+        lanes: Sequence[int],
+        episode_ids: Sequence[str],
+        rewards: Sequence[float],
+        terminated: bytes,
+        truncated: bytes,
+        infos_of: InfosOf,
+    ) -> Sequence[EpisodeRecord]:
+        """Account one step of *lanes*; the other arguments are aligned to them, ``infos_of`` takes the position.
+
+        Returns the records due: interrupted episodes first, then those this step finished.
+        """
+        completed: list[EpisodeRecord] = []
+        if self._interrupted:
+            completed, self._interrupted = self._interrupted, []
+        for position, lane in enumerate(lanes):
+            if self._rolling[lane]:
+                self.start((lane,), (), episode_ids[position : position + 1])
+                continue
+            episode = self._open[lane]
+            if episode is None:
+                continue
+            episode.step_count += 1
+            episode.cumulative_reward += rewards[position]
+            if terminated[position] or truncated[position]:
+                episode.terminated = bool(terminated[position])
+                episode.truncated = bool(truncated[position])
+                episode.end_timestamp_ns = time.time_ns()
+                episode.final_info = infos_of(position)
+                completed.append(episode)
+                self._open[lane] = None
+                self._rolling[lane] = self._rolls
+        return completed
+
+
+def lane_infos(infos: Metadata, lane: int, lanes: int) -> Metadata:
+    """The infos of one lane out of gymnasium's vector form: ``key`` holds all lanes, ``_key`` says which have it."""
+    own: dict[str, Any] = {}
+    for key, values in infos.items():
+        if key.startswith("_") and key[1:] in infos:
+            continue
+        mask = cast("Sequence[bool] | None", infos.get(f"_{key}"))
+        if mask is not None and not mask[lane]:
+            continue
+        if isinstance(values, Mapping):
+            own[key] = lane_infos(values, lane, lanes)
+        elif isinstance(values, (list, np.ndarray)) and len(values) == lanes:
+            own[key] = cast("Sequence[Any]", values)[lane]
+        else:
+            own[key] = values
+    return own

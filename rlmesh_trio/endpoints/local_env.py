@@ -1,0 +1,195 @@
+"""An env in this process (or its threads, or its worker processes), driven exactly as a served one.
+
+A scalar env and a list of them are lanes: an operation that names one runs beside those of the others. A vector env
+moves in lockstep: all its lanes, none by name.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from time import perf_counter_ns
+from typing import Literal, cast
+
+import trio
+
+from rlmesh_trio.editions import CURRENT_EDITION
+from rlmesh_trio.endpoints.env_hosts import HostReply
+from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, lane_infos
+from rlmesh_trio.endpoints.lane_fanout import close_lanes, open_lanes, reset_lanes, step_lanes
+from rlmesh_trio.endpoints.lane_process import ProcessWorker
+from rlmesh_trio.endpoints.lane_workers import InlineWorker, LaneWorker, ThreadWorker
+from rlmesh_trio.endpoints.loading import env_makers
+from rlmesh_trio.errors import ConnectError, EndpointError
+from rlmesh_trio.messages import EnvReply, Leaves, Metadata, Phases, ResetRequest, StepTarget
+from rlmesh_trio.spaces import codec_for
+from rlmesh_trio.spec import AutoresetMode, EnvContract, PeerCeiling, ValueSpace
+
+__all__ = ("LocalEnv", "open_local_env")
+
+logger = logging.getLogger("rlmesh_trio")
+
+Where = Literal["inline", "thread", "process"]
+
+_WORKERS: dict[str, type[InlineWorker] | type[ThreadWorker] | type[ProcessWorker]] = {
+    "inline": InlineWorker,
+    "thread": ThreadWorker,
+    "process": ProcessWorker,
+}
+
+
+@asynccontextmanager
+async def open_local_env(source: object, *, lanes: int = 1, where: Where = "inline") -> AsyncGenerator["LocalEnv"]:
+    """Open *source* as an env and close it at the end of the block, whoever made it. A failure to close is logged.
+
+    *source* is a gymnasium env; a list of envs, one per lane; a factory, called for each lane (with the lane's number
+    if it takes a parameter ``lane``); a gymnasium id; ``module:factory``, looked for in the working directory too; or
+    a gymnasium vector env, which brings its own lanes. *lanes* is how many to make of a factory or a name.
+
+    *where* is ``inline`` to run the env in the calling task, for envs that answer in microseconds; ``thread`` to give
+    each lane a thread, so that a hung operation ends at its limit; or ``process`` to give each lane a fresh
+    interpreter, for envs that compute, hang or crash. Only a factory or a name can go to a process.
+
+    Raises :exc:`ConnectError` when the source cannot be found, made or described, :exc:`HandshakeError` for an env that
+    cannot be driven (``SAME_STEP`` autoreset, lanes with different spaces), :exc:`SpaceError` for a space that has no
+    wire form.
+    """
+    if where not in _WORKERS:
+        raise ConnectError(f"an env runs {', '.join(_WORKERS)}, not {where!r}")
+    workers = [_WORKERS[where](maker) for maker in env_makers(source, lanes)]
+    try:
+        env = LocalEnv(workers, await open_lanes(workers))
+    except BaseException:
+        await _close_quietly(workers)
+        raise
+    try:
+        yield env
+    finally:
+        if not env.closed:
+            await _close_quietly(workers)
+
+
+async def _close_quietly(workers: Sequence[LaneWorker]) -> None:
+    with trio.CancelScope(shield=True):
+        try:
+            await close_lanes(workers)
+        except EndpointError as failure:
+            logger.warning("environment close failed: %s", failure)
+
+
+class LocalEnv:
+    """One env session over local workers. Made by :func:`open_local_env`; an ``Env`` and a ``DescribedEnv``.
+
+    ``subset_step`` holds for lanes, a single one included, and not for a lockstep vector. ``closed`` says whether
+    :meth:`close` was called.
+    """
+
+    def __init__(self, workers: Sequence[LaneWorker], contract: EnvContract) -> None:
+        self.contract = contract
+        self.edition = CURRENT_EDITION.name
+        self.subset_step = len(workers) == contract.num_envs
+        self.ceiling: PeerCeiling | None = None
+        self.closed = False
+        self._workers = workers
+        self._all_lanes = tuple(range(contract.num_envs))
+        self._actions = codec_for(cast("ValueSpace", contract.action_space))
+        self._observations = codec_for(cast("ValueSpace", contract.observation_space))
+        rolls = contract.autoreset_mode == AutoresetMode.NEXT_STEP
+        self._accounts = EpisodeAccounts(contract.num_envs, rolls=rolls)
+
+    async def reset(self, request: ResetRequest) -> EnvReply:
+        """Start episodes on the named lanes, or on all."""
+        await trio.lowlevel.checkpoint()
+        started = perf_counter_ns()
+        named, episode_ids = request.env_indices, request.episode_ids
+        lanes = self._covered(named, episode_ids)
+        seeds = self._seeds_of(request, lanes)
+        if self.subset_step and len(lanes) > 1:
+            workers = [self._workers[lane] for lane in lanes]
+            reply = await reset_lanes(workers, self._observations, seeds, request.options)
+        else:
+            worker = self._workers[lanes[0] if self.subset_step else 0]
+            reply = await worker.reset(request.seeds, request.options)
+        self._accounts.start(lanes, seeds, episode_ids)
+        return EnvReply(
+            reply.observation,
+            reply.infos,
+            endpoint_total_ns=perf_counter_ns() - started,
+            phases=Phases(reply.decode_ns, reply.user_ns, reply.encode_ns, lane_skew_ns=reply.lane_skew_ns),
+        )
+
+    async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
+        """Step the named lanes, or all, with one row of *action* each."""
+        await trio.lowlevel.checkpoint()
+        started = perf_counter_ns()
+        named, episode_ids = target.env_indices, target.episode_ids
+        lanes = self._covered(named, episode_ids)
+        if self.subset_step and len(lanes) > 1:
+            workers = [self._workers[lane] for lane in lanes]
+            reply = await step_lanes(workers, self._observations, self._actions, action)
+        elif self.subset_step:
+            reply = await self._workers[lanes[0]].step(action)
+        else:
+            self._accounts.expect_steppable(lanes)
+            reply = await self._workers[0].step(action)
+        completed = self._accounts.step(
+            lanes, episode_ids, reply.rewards, reply.terminated, reply.truncated, self._infos_of(reply, len(lanes))
+        )
+        return EnvReply(
+            reply.observation,
+            reply.infos,
+            reply.rewards,
+            reply.terminated,
+            reply.truncated,
+            completed,
+            named,
+            perf_counter_ns() - started,
+            Phases(reply.decode_ns, reply.user_ns, reply.encode_ns, lane_skew_ns=reply.lane_skew_ns),
+        )
+
+    async def close(self) -> None:
+        """Close the env. A failure is raised when all lanes are closed; closing again does nothing."""
+        if self.closed:
+            await trio.lowlevel.checkpoint()
+            return
+        self.closed = True
+        await close_lanes(self._workers)
+
+    def _covered(self, named: Sequence[int], episode_ids: Sequence[str]) -> Sequence[int]:
+        """The lanes an operation covers."""
+        if self.closed:
+            raise EndpointError("CLOSED", "the env is closed")
+        if not named:
+            return self._all_lanes
+        if not self.subset_step:
+            raise EndpointError("UNSUPPORTED", "a lockstep vector env takes no env_indices", True)
+        if len(set(named)) < len(named):
+            raise EndpointError("INVALID_ACTION", f"env_indices name a lane twice: {list(named)}", True)
+        if min(named) < 0 or max(named) >= len(self._all_lanes):
+            raise EndpointError(
+                "INVALID_ACTION", f"env_indices {list(named)}: there are {len(self._workers)} lanes", True
+            )
+        if episode_ids and len(episode_ids) != len(named):
+            raise EndpointError("INVALID_ACTION", f"{len(episode_ids)} episode ids for {len(named)} lanes", True)
+        return named
+
+    def _seeds_of(self, request: ResetRequest, lanes: Sequence[int]) -> Sequence[int]:
+        """One seed per lane, or none. One spreads over a lockstep vector; what a single lane cannot use is dropped."""
+        seeds = request.seeds
+        if not seeds:
+            return ()
+        if len(seeds) == 1 and not self.subset_step:
+            return range(seeds[0], seeds[0] + len(lanes))
+        if len(self._all_lanes) == 1 and not request.env_indices:
+            return seeds[:1]
+        if len(seeds) != len(lanes):
+            raise EndpointError("INVALID_ACTION", f"{len(seeds)} seeds for {len(lanes)} lanes", True)
+        return seeds
+
+    def _infos_of(self, reply: HostReply, lanes: int) -> InfosOf:
+        """How to find one lane's own infos, by its position, in those of the whole reply."""
+        infos = reply.infos
+        if lanes == 1:
+            return lambda _: infos
+        if self.subset_step:
+            return cast("Sequence[Metadata]", infos["final_info"]).__getitem__
+        return lambda lane: lane_infos(infos, lane, lanes)
