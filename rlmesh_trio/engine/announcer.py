@@ -41,8 +41,15 @@ class Announcer:
         self._lanes = lanes
         self._observation_space, self._action_space = spaces
         self._listeners = listeners
+        self._episode_ids: tuple[str, ...] = ()
+        self._record_ids: tuple[str, ...] = ()
         self._observation_transform_ns = telemetry.series("runner.transform_observation", "runner", "rpc.total")
         self._action_transform_ns = telemetry.series("runner.transform_action", "runner", "rpc.total")
+
+    def renamed(self) -> None:
+        """Lanes of the group play other episodes than before."""
+        self._episode_ids = tuple(lane.episode_id for lane in self._lanes)
+        self._record_ids = tuple(lane.record_id for lane in self._lanes)
 
     async def observation(
         self, observation: Leaves | None, leg: RelayLeg, *, is_reset: bool, infos: Metadata | None
@@ -54,9 +61,9 @@ class Announcer:
             self._session_id,
             self._route,
             first.episode_id,
-            tuple(lane.episode_id for lane in lanes),
+            self._episode_ids,
             first.record_id,
-            tuple(lane.record_id for lane in lanes),
+            self._record_ids,
             first.step,
             first.env_index,
             is_reset,
@@ -89,15 +96,14 @@ class Announcer:
 
     async def action(self, action: Leaves, leg: RelayLeg) -> Leaves:
         """Transform, relay and announce one action; what the env shall get."""
-        lanes = self._lanes
-        first = lanes[0]
+        first = self._lanes[0]
         event = ActionReceived(
             self._session_id,
             self._route,
             first.episode_id,
-            tuple(lane.episode_id for lane in lanes),
+            self._episode_ids,
             first.record_id,
-            tuple(lane.record_id for lane in lanes),
+            self._record_ids,
             first.step + 1,
             first.env_index,
             self._action_space,

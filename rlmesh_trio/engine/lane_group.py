@@ -139,6 +139,7 @@ class LaneGroup:
                 plan.seeds[position] if plan.seeds else None,
                 plan.trials[position] if plan.trials else None,
             )
+        self._announcer.renamed()
         self._address(plan.episode_ids)
         cold = self._generation == 0
         if cold:
@@ -273,6 +274,7 @@ class LaneGroup:
         for lane in rolled:
             granted = route.claim(1)
             route.start(lane, lane.pending_id or route.new_id(), granted[0] if granted else None, None, None)
+        self._announcer.renamed()
         await self._announcer.started(rolled, from_auto_reset=True)
 
     async def _stop(self) -> None:
