@@ -64,7 +64,8 @@ def space_from_gymnasium(space: gymnasium.Space[Any]) -> ValueSpace:
 
     A Text of gymnasium's default alphabet is declared open, as rlmesh declares it: envs use it for any text. Raises
     :exc:`SpaceError` for what the wire cannot say: other kinds (Sequence, Graph, OneOf, …), a MultiDiscrete that does
-    not start at 0, other dtypes, keys that are not text.
+    not start at 0, other dtypes, keys that are not text. rlmesh 0.1.0 reads less than this writes: it refuses a Box
+    without a shape or with a size of 0, a Text that may be empty, a Discrete that is not uint8, int32 or int64.
     """
     return space_from_wire(encode(_write(space, "$", 0)))
 
@@ -87,6 +88,8 @@ class _Reader:
     def read(self, spec: SpaceSpec, path: str, depth: int) -> gymnasium.Space[Any]:
         _check_nesting(path, depth)
         kind, _ = betterproto.which_one_of(spec, "spec")
+        if spec.shape and kind in ("discrete", "text", "dict", "tuple"):
+            raise SpaceError(path, f"a {kind} space has no shape, got {tuple(spec.shape)}")
         match kind:
             case "box":
                 return self._box(spec, path)
@@ -126,11 +129,6 @@ class _Reader:
         self.leaves.append(leaf)
         return leaf
 
-    def _scalar(self, spec: SpaceSpec, path: str, kind: str, allowed: str) -> LeafSpec:
-        if spec.shape:
-            raise SpaceError(path, f"a {kind} space has no shape, got {tuple(spec.shape)}")
-        return self._leaf(spec, path, kind, allowed)
-
     def _box(self, spec: SpaceSpec, path: str) -> spaces.Box[Any]:
         leaf = self._leaf(spec, path, "box", "biuf")
         low, high = _read_bounds(spec.box, leaf)
@@ -143,7 +141,7 @@ class _Reader:
         return spaces.Box(low, high, leaf.shape, low.dtype)
 
     def _discrete(self, spec: SpaceSpec, path: str) -> spaces.Discrete[Any]:
-        leaf = self._scalar(spec, path, "discrete", "iu")
+        leaf = self._leaf(spec, path, "discrete", "iu")
         n, start, limits = spec.discrete.n, spec.discrete.start, np.iinfo(leaf.dtype)
         if n < 1:
             raise SpaceError(path, f"a discrete space needs at least one value, got n={n}")
@@ -170,11 +168,9 @@ class _Reader:
         return spaces.MultiDiscrete(np.array(nvec, leaf.dtype).reshape(leaf.shape), dtype=leaf.dtype)
 
     def _text(self, spec: SpaceSpec, path: str) -> spaces.Text:
-        if spec.dtype == DataType.UNSPECIFIED:
-            spec.dtype = DataType.UINT8
-        leaf = self._scalar(spec, path, "text", "u")
+        leaf = self._leaf(spec, path, "text", "biuf")
         if leaf.dtype != "uint8":
-            raise SpaceError(path, f"a text space is of bytes, uint8, not {leaf.dtype}")
+            raise SpaceError(path, f"a text space has the dtype uint8, not {leaf.dtype}")
         shortest, longest, charset = spec.text.min_length, spec.text.max_length, spec.text.charset
         if not 0 <= shortest <= longest:
             raise SpaceError(path, f"bad text lengths: at least {shortest} and at most {longest} characters")
@@ -197,7 +193,7 @@ def _read_bounds(box: BoxSpec, leaf: LeafSpec) -> tuple[_Array, _Array]:
     dtype = array_dtype(leaf.kind, leaf.dtype)
     form, _ = betterproto.which_one_of(box, "bounds")
     match form:
-        case "unbounded" if box.unbounded:
+        case "unbounded":
             lowest, highest = _extremes(dtype)
             return np.full(leaf.shape, lowest, dtype), np.full(leaf.shape, highest, dtype)
         case "uniform":

@@ -85,9 +85,9 @@ class SpaceCodec:
         return [slab.pack_rows([cells[i] for cells in flat]) for i, slab in enumerate(self._slabs)]
 
     def check_layout(self, leaves: Leaves, rows: int) -> None:
-        """Raise unless *leaves* are the slabs of *rows* rows: the right number of them, each of the right length."""
+        """Raise unless *leaves* can be read as *rows* rows: the right number of them, each well-formed."""
         for slab, leaf in zip(self._counted(leaves), leaves, strict=True):
-            slab.check_layout(leaf, rows)
+            slab.unpack(leaf, rows)
 
     def check_members(self, leaves: Leaves, rows: int) -> None:
         """Raise unless every row is in the space, naming leaf, row, index, value and bound of the first that is not.

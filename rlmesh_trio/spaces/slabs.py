@@ -41,10 +41,6 @@ def array_dtype(kind: str, dtype: str) -> np.dtype[Any]:
 class Slab(Protocol):
     """What a codec asks of one leaf. ``rows`` is always the number of rows the slab must hold."""
 
-    def check_layout(self, leaf: Leaf, rows: int) -> None:
-        """Raise when *leaf* is not a slab of *rows* rows."""
-        ...
-
     def check_members(self, leaf: Leaf, rows: int) -> None:
         """Raise when a row of *leaf* is outside the space."""
         ...
@@ -115,7 +111,7 @@ class _ArraySlab:
         limits = np.iinfo(self.dtype)
         return int(self._low) == limits.min and int(self._high) == limits.max
 
-    def check_layout(self, leaf: Leaf, rows: int) -> None:
+    def _check_length(self, leaf: Leaf, rows: int) -> None:
         want = rows * self.row_bytes
         if len(leaf) != want:
             raise SpaceError(
@@ -125,7 +121,7 @@ class _ArraySlab:
 
     def unpack(self, leaf: Leaf, rows: int) -> _Array:
         if len(leaf) != rows * self.row_bytes:
-            self.check_layout(leaf, rows)
+            self._check_length(leaf, rows)
         buffer = leaf if type(leaf) is bytes else memoryview(leaf).toreadonly()
         array: _Array = np.ndarray((rows, *self.shape), self.dtype, buffer)
         if self.dtype.kind == "b":
@@ -199,7 +195,7 @@ class _ArraySlab:
         if given.dtype == self.dtype or not given.size:
             return given.astype(self.dtype)
         if given.dtype.kind not in ("fiub" if self.dtype.kind == "f" else "iub"):
-            raise SpaceError(self.path, f"expected the dtype {self.dtype}, got {given.dtype}, which is not cast to it")
+            raise SpaceError(self.path, f"{given.dtype} values are not cast to {self.dtype}")
         with np.errstate(over="ignore", invalid="ignore"):
             cast_value = given.astype(self.dtype)
             changed = np.isinf(cast_value) & np.isfinite(given) if self.dtype.kind == "f" else cast_value != given
@@ -211,11 +207,11 @@ class _ArraySlab:
     def join(self, parts: Sequence[Leaf], rows: Sequence[int]) -> bytes:
         for part, count in zip(parts, rows, strict=True):
             if len(part) != count * self.row_bytes:
-                self.check_layout(part, count)
+                self._check_length(part, count)
         return b"".join(parts)
 
     def cut(self, leaf: Leaf, rows: Sequence[int]) -> list[Leaf]:
-        self.check_layout(leaf, sum(rows))
+        self._check_length(leaf, sum(rows))
         source = leaf if len(leaf) < _COPIED_BELOW else memoryview(leaf)
         start, parts = 0, list[Leaf]()
         for count in rows:
@@ -268,9 +264,6 @@ class _TextSlab:
             bodies.append(leaf[start : start + length])
             start += length
         return bodies
-
-    def check_layout(self, leaf: Leaf, rows: int) -> None:
-        self.unpack(leaf, rows)
 
     def unpack(self, leaf: Leaf, rows: int) -> list[str]:
         return [self._decode(body, row) for row, body in enumerate(self._bodies(leaf, rows))]
