@@ -77,12 +77,15 @@ class Ticket:
 
     async def landed(self) -> None:
         """Wait until the outstanding predict has landed."""
+        batcher = self.batcher
+        batcher.blocked += 1
+        if batcher.holds_back:
+            batcher.nudge()
         self._waiter = trio.lowlevel.current_task()
-        self.batcher.group_blocks()
         try:
             await trio.lowlevel.wait_task_rescheduled(self._abort)
         finally:
-            self.batcher.blocked -= 1
+            batcher.blocked -= 1
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._waiter = None
@@ -136,11 +139,10 @@ class Batcher:
         self._evict_meter = telemetry.series("model.reset_adapter", "model", "rpc.total")
         watchdog.watch(self._operation)
 
-    def group_blocks(self) -> None:
-        """A group has nothing to do but wait: if tickets are being held back, that may be the time to force them."""
-        self.blocked += 1
-        if self._waiting:
-            self.nudge()
+    @property
+    def holds_back(self) -> bool:
+        """Whether tickets wait that no predict has taken: a group that blocks may be the last, and force them."""
+        return bool(self._waiting)
 
     def group_ended(self) -> None:
         """A group is finished and will post no more."""

@@ -104,6 +104,7 @@ class Route:
         self.total_episodes = 0
         self.summaries: list[EpisodeSummary] = []
         self.records = RecordBook()
+        self._env_id = spec.env_id
         self._requests = 0
         self._next_slot = 0
         self._next_trial = 0
@@ -114,8 +115,8 @@ class Route:
 
     def request_id(self, phase: str) -> str:
         """The next request id; one counter serves the whole route, and it advances for every observation."""
-        self._requests += 1
-        return f"{self.spec.env_id}:{phase}:{self._requests:06d}"
+        self._requests = number = self._requests + 1
+        return f"{self._env_id}:{phase}:{number:06d}"
 
     @property
     def budget_spent(self) -> bool:
@@ -217,14 +218,13 @@ class Route:
 
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
-        ended = [
-            (lane, record)
-            for record in reported
-            for lane in lanes
-            if record.episode_id == lane.episode_id and lane.episode_id and not lane.completed
-        ]
+        ended: list[tuple[LaneSlot, EpisodeRecord]] = []
+        for record in reported:
+            for lane in lanes:
+                if record.episode_id == lane.episode_id and lane.episode_id and not lane.completed:
+                    ended.append((lane, record))
         cap = self._step_cap
-        if cap is None and self._max_seconds is None:
+        if self._max_seconds is None and (cap is None or all([lane.step < cap for lane in lanes])):
             return ended
         done = [lane for lane, _ in ended]
         for position, lane in enumerate(lanes):
