@@ -36,7 +36,6 @@ class SpaceCodec:
     """
 
     def __init__(self, space: ValueSpace) -> None:
-        self.leaves = space.leaves
         specs = iter(space.leaves)
         self._slabs: list[Slab] = []
         self._root = _plan(space.space, "$", specs, self._slabs)

@@ -1,4 +1,4 @@
-"""Random gymnasium spaces of every kind the wire knows, and random leaves for them."""
+"""Gymnasium spaces for tests: a few known ones, random ones of every kind the wire knows, and leaves for them."""
 
 import struct
 from collections.abc import Sequence
@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rlmesh_trio.messages import Leaf
-from rlmesh_trio.spaces import space_from_gymnasium
+from rlmesh_trio.spaces import SpaceCodec, space_from_gymnasium
 from rlmesh_trio.spec import WIRE_DTYPES, LeafSpec, ValueSpace
+
+CARTPOLE = spaces.Box(np.array([-4.8, -np.inf], np.float32), np.array([4.8, np.inf], np.float32))
+NESTED = spaces.Dict(
+    [
+        ("z", spaces.Tuple([spaces.Discrete(3, start=-1), spaces.Text(4)])),
+        ("a", spaces.Box(-1, 1, (2,))),
+    ]
+)
+MEMBER = {"z": (1, "abc"), "a": np.array([0.5, -0.5], np.float32)}
 
 INTEGERS = [name for name in WIRE_DTYPES if "int" in name]
 
@@ -81,6 +90,10 @@ def _tuples(children: st.SearchStrategy[gymnasium.Space[Any]]) -> st.SearchStrat
 
 
 any_spaces = st.recursive(leaf_spaces, lambda children: _dicts(children) | _tuples(children), max_leaves=6)
+
+
+def codec(space: gymnasium.Space[Any]) -> SpaceCodec:
+    return SpaceCodec(space_from_gymnasium(space))
 
 
 def slab_of(texts: Sequence[str]) -> bytes:

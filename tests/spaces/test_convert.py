@@ -1,34 +1,20 @@
 import re
 import struct
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import gymnasium
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from gymnasium import spaces
 from hypothesis import given
+from hypothesis import strategies as st
 
 from rlmesh_trio.errors import ProtocolError, SpaceError
-from rlmesh_trio.spaces import OpenText, contract_from_wire, space_from_gymnasium, space_from_wire
+from rlmesh_trio.spaces import OpenText, contract_from_wire, convert, space_from_gymnasium, space_from_wire
 from rlmesh_trio.spec import WIRE_DTYPES, LeafSpec
+from tests.spaces.oracle import Spec, captured_contract
 from tests.spaces.strategies import any_spaces, boxes
-
-ROOT = Path(__file__).parents[2]
-CAPTURES = ROOT / "tests" / "wire" / "captures"
-
-
-def _google_class(name: str) -> Any:
-    files = descriptor_pb2.FileDescriptorSet.FromString((ROOT / "schemas" / "rlmesh.binpb").read_bytes())
-    pool = descriptor_pool.DescriptorPool()
-    for file in files.file:
-        pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-
-
-Spec = _google_class("rlmesh.spaces.v1.SpaceSpec")
-HandshakeResponse = _google_class("rlmesh.env.v1.HandshakeResponse")
 
 DTYPE_NUMBERS = {name: number for number, name in enumerate(WIRE_DTYPES, 1)}
 
@@ -166,8 +152,8 @@ def test_the_same_seed_gives_the_same_sample_in_process_and_over_the_wire() -> N
 
 
 def test_the_kitchen_of_every_kind() -> None:
-    reply = HandshakeResponse.FromString((CAPTURES / "env_handshake_response_kitchen.bin").read_bytes())
-    contract = contract_from_wire(reply.env_contract.SerializeToString())
+    sent = captured_contract("kitchen")
+    contract = contract_from_wire(sent.SerializeToString())
     assert contract.observation_space is not None
     assert contract.action_space is not None
     assert contract.observation_space.leaves == (
@@ -189,14 +175,14 @@ def test_the_kitchen_of_every_kind() -> None:
         "zeta": spaces.Box(0, 255, (2, 3), np.uint8),
     }
     assert contract.observation_space.space == spaces.Dict(kitchen)
-    declared = reply.env_contract.spec.observation_space.SerializeToString(deterministic=True)
+    declared = sent.spec.observation_space.SerializeToString(deterministic=True)
     assert space_from_gymnasium(spaces.Dict(kitchen)).encoded == declared
 
 
 @pytest.mark.parametrize("capture", ["single", "lanes", "vector", "kitchen"])
 def test_a_space_keeps_the_bytes_it_came_in(capture: str) -> None:
-    reply = HandshakeResponse.FromString((CAPTURES / f"env_handshake_response_{capture}.bin").read_bytes())
-    for declared in (reply.env_contract.spec.action_space, reply.env_contract.spec.observation_space):
+    sent = captured_contract(capture)
+    for declared in (sent.spec.action_space, sent.spec.observation_space):
         data = declared.SerializeToString()
         assert space_from_wire(data).encoded == data
 
@@ -318,6 +304,20 @@ def test_too_deep_a_nesting_is_refused_both_ways() -> None:
 def test_bytes_that_are_no_spec_are_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         space_from_wire(data)
+
+
+@given(space=any_spaces, data=st.data())
+def test_damaged_bytes_are_read_or_refused_and_nothing_else(space: gymnasium.Space[Any], data: st.DataObject) -> None:
+    damaged = bytearray(space_from_gymnasium(space).encoded)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(damaged)))
+        damaged[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    with mock.patch.object(convert, "MAX_MESSAGE_BYTES", 1 << 16):
+        try:
+            read = space_from_wire(bytes(damaged))
+        except (SpaceError, ProtocolError):
+            return
+        assert space_from_gymnasium(read.space).leaves == read.leaves
 
 
 def test_no_bytes_are_a_space_without_a_kind() -> None:
