@@ -82,19 +82,18 @@ class Ticket:
         if batcher.holds_back:
             batcher.nudge()
         self._waiter = trio.lowlevel.current_task()
-        try:
-            await trio.lowlevel.wait_task_rescheduled(self._abort)
-        finally:
-            batcher.blocked -= 1
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._waiter = None
+        self.batcher.blocked -= 1
         return trio.lowlevel.Abort.SUCCEEDED
 
     def wake(self) -> None:
         """Resume the group if it waits here."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
+            self.batcher.blocked -= 1
             trio.lowlevel.reschedule(waiter)
 
     def take_predict_ns(self) -> int:
@@ -134,6 +133,7 @@ class Batcher:
         self._waiting: list[Ticket] = []
         self._in_flight = 0
         self._nudged = False
+        self._stopped = False
         self._closed = False
         self._eviction = trio.CancelScope()
         self._evict_meter = telemetry.series("model.reset_adapter", "model", "rpc.total")
@@ -163,13 +163,21 @@ class Batcher:
             self._nudged = True
             self.inbox.send_nowait(None)
 
+    def stop(self) -> None:
+        """The session has failed: an eviction under way is given up, and nothing more is sent."""
+        self._stopped = True
+        self._eviction.cancel(reason="the session ends")
+
     def close(self, grace: float) -> None:
-        """No more tickets will come. A predict in flight has *grace* seconds, an eviction none."""
+        """No more tickets will come. What the model was asked and has not answered has *grace* seconds."""
         self._closed = True
         self.inbox.close()
-        self._eviction.cancel(reason="the session ends")
         self._operation.finish()
-        self._operation.scope.deadline = trio.current_time() + grace
+        deadline = trio.current_time() + grace
+        if self._in_flight:
+            self._operation.scope.deadline = deadline
+        else:
+            self._eviction.deadline = min(self._eviction.deadline, deadline)
 
     async def run(self) -> None:
         """Serve until the inbox is closed and nothing is in flight."""
@@ -178,10 +186,10 @@ class Batcher:
                 try:
                     await self._serve(calls)
                 except Exception as error:
-                    self._fail(error)
+                    self._report(error)
         if self._operation.scope.cancelled_caught:
             if self._operation.expired:
-                self._fail(self._timeout(self._waiting))
+                self._report(self._timeout(self._waiting))
             else:
                 self.abandoned = True
                 logger.warning("grouped predict still in flight at route end")
@@ -192,11 +200,12 @@ class Batcher:
                 self._take_in(await self._outbox.receive())
             except trio.EndOfChannel:
                 return
-            while True:
+            while not (self._stopped or self._closed):
                 self._drain()
                 if self.evictions and not self._in_flight:
                     await self.evict(self._spec.limits.model_predict_timeout)
-                    self._drain()
+                    await trio.lowlevel.checkpoint()
+                    continue
                 fused = self._model.fuses_predicts()
                 chosen = [] if fused and self._in_flight else self._choose()
                 if not chosen:
@@ -204,6 +213,7 @@ class Batcher:
                 if fused:
                     await self._predict_fused(chosen)
                     if self._waiting or self.evictions:
+                        await trio.lowlevel.checkpoint()
                         continue
                     break
                 for ticket in chosen:
@@ -270,7 +280,8 @@ class Batcher:
                 self._waiting = tickets
             raise
         except Exception as error:
-            raise self._model_error(error) from error
+            failure = self._model_error(error)
+            raise failure from failure.__cause__
         finally:
             operation.finish()
             self._in_flight = 0
@@ -284,12 +295,9 @@ class Batcher:
                 results = await self._model.predict_group(requests)
                 self._land([ticket], requests, results, perf_counter_ns() - started)
             if scope.cancelled_caught:
-                self._fail(self._timeout([ticket]))
+                self._report(self._timeout([ticket]))
         except Exception as error:
-            failure = self._model_error(error)
-            if failure is not error:
-                failure.__cause__ = error
-            self._fail(failure)
+            self._report(self._model_error(error))
         finally:
             self._in_flight -= 1
             self.nudge()
@@ -310,7 +318,7 @@ class Batcher:
         self.meter.record(None if isinstance(first, Exception) else first, len(requests), elapsed_ns)
         for ticket, request, result in zip(tickets, requests, results, strict=True):
             if isinstance(result, Exception):
-                raise self._model_error(result) from result
+                raise self._model_error(result)
             if (
                 result.request_id != request.request_id
                 or result.env_id != request.env_id
@@ -344,6 +352,13 @@ class Batcher:
         if self._eviction.cancelled_caught:
             logger.warning("model reset_adapter (evict) failed: no answer in time")
 
+    def _report(self, error: Exception) -> None:
+        """Fail the session, unless it has all it wanted and only an unneeded predict was still out."""
+        if self._closed and not self._stopped:
+            logger.warning("a predict nobody waits for any more failed: %s", error)
+        else:
+            self._fail(error)
+
     def _timeout(self, tickets: Sequence[Ticket]) -> OperationTimeout:
         step = max((lane.step for ticket in tickets for lane in ticket.lanes), default=0)
         spec = self._spec
@@ -355,10 +370,13 @@ class Batcher:
         """A model's own typed error comes out as it was raised; everything else is a failed model request."""
         component = self._spec.model_component_id
         if isinstance(error, EndpointError):
-            return ModelRpcError(component, error.message, error.recoverable, error.code)
-        if isinstance(error, SessionError):
+            failure = ModelRpcError(component, error.message, error.recoverable, error.code)
+        elif isinstance(error, SessionError):
             return error
-        return ModelRpcError(component, f"{type(error).__name__}: {error}", code="INTERNAL")
+        else:
+            failure = ModelRpcError(component, f"{type(error).__name__}: {error}", code="INTERNAL")
+        failure.__cause__ = error
+        return failure
 
 
 def _slot_order(ticket: Ticket) -> int:

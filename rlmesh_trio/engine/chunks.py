@@ -44,6 +44,7 @@ class ChunkBuffer:
         self._bank: tuple[Leaves, ...] = ()
         self._backlog: list[HistoryRow] = []
         self._latest: PredictRequest | None = None
+        self._wanted: PredictRequest | None = None
 
     @property
     def buffered(self) -> int:
@@ -71,10 +72,7 @@ class ChunkBuffer:
                         "use a shorter chunk or a model that needs no history"
                     )
                 self._backlog.append(HistoryRow(request.observation, request.episode_info, self.counter))
-        if not due:
-            return None
-        self.state = _WANTED
-        return request
+        return self._want(request) if due else None
 
     def ready(self) -> bool:
         """Whether a frame can be taken now; a bank becomes the plan when the plan is used up."""
@@ -105,8 +103,23 @@ class ChunkBuffer:
             self._backlog.pop()
             request.history = tuple(self._backlog)
             self._backlog.clear()
+        return self._want(request)
+
+    def _want(self, request: PredictRequest) -> PredictRequest:
+        self._wanted = request
         self.state = _WANTED
         return request
+
+    def withdraw(self) -> None:
+        """Take back what was asked for and not yet sent; the observations it carries wait for a later request."""
+        request = self._wanted
+        if self.state is not _WANTED or request is None:
+            return
+        self.state = _NONE
+        if self._history:
+            own = HistoryRow(request.observation, request.episode_info, request.step or 0)
+            self._backlog = [*request.history, own, *self._backlog]
+            request.history = ()
 
     def sent(self) -> None:
         """The wanted request went out."""
@@ -131,9 +144,10 @@ class ChunkBuffer:
         discarded = len(self._frames)
         self._frames.clear()
         self._bank = ()
+        self.withdraw()
         if self.state is _FLYING:
             self.state = _STALE
-        elif self.state is not _STALE:
+        elif self.state is _BANKED:
             self.state = _NONE
         return discarded
 

@@ -127,7 +127,8 @@ class LaneGroup:
         try:
             reply = await self._parts.env.reset(request)
         except Exception as error:
-            raise _env_error("env.reset", 0, error) from error
+            failure = _env_error("env.reset", 0, error)
+            raise failure from failure.__cause__
         operation.finish()
         elapsed = perf_counter_ns() - started
         self._reset_meter.record(reply, elapsed)
@@ -174,7 +175,8 @@ class LaneGroup:
             try:
                 reply = await env.step(action, self._target)
             except Exception as error:
-                raise _env_error("env.step", first.step + 1, error) from error
+                failure = _env_error("env.step", first.step + 1, error)
+                raise failure from failure.__cause__
             operation.deadline = inf
             now = perf_counter_ns()
             step_ns = now - started
@@ -269,6 +271,7 @@ class LaneGroup:
         """The env restarted these lanes: their old episodes are told of, their new ones begin."""
         route = self._parts.route
         self._roll_due = False
+        self._buffer.withdraw()
         await self._announce_deferred()
         self._end_on_model(rolled)
         for lane in rolled:
@@ -279,6 +282,7 @@ class LaneGroup:
 
     async def _stop(self) -> None:
         """The group is finished: what was waiting for a roll that will not come goes out now."""
+        self._buffer.drop_plan()
         await self._announce_deferred()
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
@@ -312,10 +316,13 @@ class LaneGroup:
 def _env_error(operation: str, step: int, error: Exception) -> SessionError:
     """An endpoint's failure with the operation and step it happened at; other typed errors come out as they are."""
     if isinstance(error, EndpointError):
-        return EnvRpcError(operation, step, error.message, error.recoverable, error.code)
-    if isinstance(error, SessionError):
+        failure = EnvRpcError(operation, step, error.message, error.recoverable, error.code)
+    elif isinstance(error, SessionError):
         return error
-    return EnvRpcError(operation, step, f"{type(error).__name__}: {error}", code="INTERNAL")
+    else:
+        failure = EnvRpcError(operation, step, f"{type(error).__name__}: {error}", code="INTERNAL")
+    failure.__cause__ = error
+    return failure
 
 
 def _milliseconds(seconds: float) -> int:

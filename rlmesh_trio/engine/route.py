@@ -4,6 +4,7 @@ A *slot* is the route-wide start ordinal of an episode. It fixes the episode's i
 depend on which lane played it or when.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
@@ -15,6 +16,8 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import SessionSpec, reset_options_for
 
 __all__ = ("LaneSlot", "RecordBook", "ResetPlan", "Route", "episode_info", "lane_final_info", "read_success")
+
+logger = logging.getLogger("rlmesh_trio")
 
 _MAX_TRIAL = 2**64 - 1
 
@@ -219,14 +222,17 @@ class Route:
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
         ended: list[tuple[LaneSlot, EpisodeRecord]] = []
+        done: list[LaneSlot] = []
         for record in reported:
-            for lane in lanes:
-                if record.episode_id == lane.episode_id and lane.episode_id and not lane.completed:
-                    ended.append((lane, record))
+            lane = next((lane for lane in lanes if lane.episode_id == record.episode_id), None)
+            if lane is None or lane.completed or lane in done:
+                logger.debug("dropped a stale completion echo of episode %r", record.episode_id)
+                continue
+            done.append(lane)
+            ended.append((lane, record))
         cap = self._step_cap
         if self._max_seconds is None and (cap is None or all([lane.step < cap for lane in lanes])):
             return ended
-        done = [lane for lane, _ in ended]
         for position, lane in enumerate(lanes):
             if (cap is not None and lane.step >= cap) or self._overtime(lane):
                 if lane in done:

@@ -161,6 +161,7 @@ class Session:
             self._failure = failure
         elif failure is not self._failure:
             self._failure.add_note(f"also: {failure}")
+        self._parts.batcher.stop()
         self._scope.cancel(reason=str(self._failure))
 
     async def run(self) -> None:
