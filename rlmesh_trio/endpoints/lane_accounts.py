@@ -13,7 +13,7 @@ import numpy as np
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EpisodeRecord, Metadata
 
-__all__ = ("EpisodeAccounts", "lane_infos")
+__all__ = ("EpisodeAccounts", "InfosOf", "lane_infos")
 
 InfosOf = Callable[[int], Metadata]
 

@@ -1,7 +1,8 @@
-"""One operation over several lanes at once: asked of all together, answered as one batch in the lanes' order.
+"""One operation over several lanes: asked of all together, or in their order where nothing is gained by it.
 
-The infos of several lanes are one entry ``final_info`` with each lane's own infos, and ``_final_info`` beside it: all
-true after a reset, after a step true where the episode ended. The first lane that fails decides; the others finish.
+The answer is one batch in the lanes' order. Its infos are one entry ``final_info`` with each lane's own infos, and
+``_final_info`` beside it: all true after a reset, after a step true where the episode ended. The first lane that fails
+decides; the others finish.
 """
 
 import statistics
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 async def open_lanes(workers: Sequence[LaneWorker]) -> EnvContract:
     """Open all workers and return the contract of the whole; the first failure ends the others' opening."""
-    contracts = await _gather([worker.open for worker in workers], patient=False)
+    contracts = await _gather(workers, [worker.open for worker in workers], patient=False)
     first = contracts[0]
     if len(contracts) == 1:
         return first
@@ -42,7 +43,7 @@ async def open_lanes(workers: Sequence[LaneWorker]) -> EnvContract:
 
 async def close_lanes(workers: Sequence[LaneWorker]) -> None:
     """Close all workers; the first failure is raised when all are closed."""
-    await _gather([worker.close for worker in workers], patient=True)
+    await _gather(workers, [worker.close for worker in workers])
 
 
 async def reset_lanes(
@@ -51,7 +52,7 @@ async def reset_lanes(
     """Reset each of *workers*, with its own of *seeds* if there are any."""
     started = perf_counter_ns()
     asked = [_resetter(worker, seeds[i : i + 1], options) for i, worker in enumerate(workers)]
-    return _joined(await _gather(asked, patient=True), observations, started, started)
+    return _joined(await _gather(workers, asked), observations, started, started)
 
 
 async def step_lanes(
@@ -65,7 +66,7 @@ async def step_lanes(
         raise EndpointError("INVALID_ACTION", str(wrong), True) from wrong
     decoded = perf_counter_ns()
     asked = [_stepper(worker, row) for worker, row in zip(workers, rows, strict=True)]
-    return _joined(await _gather(asked, patient=True), observations, started, decoded)
+    return _joined(await _gather(workers, asked), observations, started, decoded)
 
 
 def _resetter(worker: LaneWorker, seeds: Sequence[int], options: Metadata | None) -> Callable[[], Awaitable[HostReply]]:
@@ -76,22 +77,32 @@ def _stepper(worker: LaneWorker, action: Leaves) -> Callable[[], Awaitable[HostR
     return lambda: worker.step(action)
 
 
-async def _gather(calls: Sequence[Callable[[], Awaitable[T]]], *, patient: bool) -> list[T]:
-    """Make *calls* together and return their results in order, or raise the first failure."""
+async def _gather(
+    workers: Sequence[LaneWorker], calls: Sequence[Callable[[], Awaitable[T]]], *, patient: bool = True
+) -> list[T]:
+    """Make one call per worker and return their results in order, or raise the first failure.
+
+    After a failure the other calls are still made, unless not *patient*.
+    """
     results: dict[int, T] = {}
     failures: list[SessionError] = []
 
-    async def make(position: int, call: Callable[[], Awaitable[T]]) -> None:
+    async def make(position: int) -> None:
         try:
-            results[position] = await call()
+            results[position] = await calls[position]()
         except SessionError as failure:
             failures.append(failure)
             if not patient:
-                nursery.cancel_scope.cancel(reason="another lane failed")
+                whole.cancel(reason="another lane failed")
 
-    async with trio.open_nursery() as nursery:
-        for position, call in enumerate(calls):
-            nursery.start_soon(make, position, call)
+    with trio.CancelScope() as whole:
+        if workers[0].waits:
+            async with trio.open_nursery() as nursery:
+                for position in range(len(calls)):
+                    nursery.start_soon(make, position)
+        else:
+            for position in range(len(calls)):
+                await make(position)
     if failures:
         raise failures[0]
     return [results[position] for position in range(len(calls))]

@@ -30,6 +30,8 @@ _READ_AT_LEAST = 65536
 class ProcessWorker:
     """Runs the env in a worker process, one request at a time over its standard streams."""
 
+    waits = True
+
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker
         self._lane = maker.lane

@@ -25,7 +25,12 @@ CLOSE_GRACE = 2.0
 
 
 class LaneWorker(Protocol):
-    """One env, wherever it runs. Failures are :exc:`EndpointError`, while opening also what :func:`host_env` raises."""
+    """One env, wherever it runs. Failures are :exc:`EndpointError`, while opening also what :func:`host_env` raises.
+
+    ``waits`` says whether the caller waits while the env works, so that several can work at once.
+    """
+
+    waits: bool
 
     async def open(self) -> EnvContract:
         """Make the env and return its contract."""
@@ -53,6 +58,8 @@ def lost_lane(lane: int) -> EndpointError:
 
 class InlineWorker:
     """Runs the env in the calling task: for envs that answer in microseconds."""
+
+    waits = False
 
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker
@@ -82,6 +89,8 @@ class InlineWorker:
 
 class ThreadWorker:
     """Runs the env in one thread that makes it, uses it and closes it, so that envs bound to a thread work."""
+
+    waits = True
 
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker

@@ -24,7 +24,7 @@ from rlmesh_trio.messages import EnvReply, Leaves, Metadata, Phases, ResetReques
 from rlmesh_trio.spaces import codec_for
 from rlmesh_trio.spec import AutoresetMode, EnvContract, PeerCeiling, ValueSpace
 
-__all__ = ("LocalEnv", "open_local_env")
+__all__ = ("LocalEnv", "Where", "open_local_env")
 
 logger = logging.getLogger("rlmesh_trio")
 

@@ -29,7 +29,7 @@ from rlmesh_trio.messages import (
 from rlmesh_trio.spaces import SpaceCodec, codec_for
 from rlmesh_trio.spec import SessionSpec
 
-__all__ = ("LocalModel", "Pace", "open_local_model")
+__all__ = ("LocalModel", "Pace", "Where", "open_local_model")
 
 logger = logging.getLogger("rlmesh_trio")
 
