@@ -1,0 +1,62 @@
+"""One line for what went wrong: what it is, and what to do about it where that is known."""
+
+import sys
+import traceback
+
+import click
+
+from rlmesh_trio.cli.interruption import INTERRUPTED_REASON
+from rlmesh_trio.errors import (
+    EngineInternalError,
+    EnvRpcError,
+    InvalidSpec,
+    OperationTimeout,
+    RouteCancelled,
+    SessionError,
+    format_duration,
+)
+
+__all__ = ("complain", "error_line", "show_traceback")
+
+_LIMIT_OPTIONS = {
+    "env.step": "--step-timeout",
+    "env.reset": "--reset-timeout",
+    "model.predict": "--predict-timeout",
+}
+
+
+def error_line(error: BaseException) -> str:
+    """What to tell the user of *error*, in one line."""
+    match error:
+        case InvalidSpec():
+            text = error.why
+        case RouteCancelled(reason=reason) if reason == INTERRUPTED_REASON:
+            text = "interrupted; what was finished is reported"
+        case OperationTimeout(operation=str(operation)) if operation in _LIMIT_OPTIONS:
+            text = f"{operation} took longer than {format_duration(error.timeout)}"
+            text += f" at step {error.step}; {_LIMIT_OPTIONS[operation]} sets this limit"
+        case EnvRpcError():
+            text = f"{error.operation} failed at step {error.step}: {error.message}"
+            if error.code == "CONNECTION":
+                text += "; the env's server is gone, look at its own log"
+        case SessionError() if not isinstance(error, EngineInternalError):
+            text = str(error)
+        case click.UsageError():
+            text = error.format_message()
+            if error.ctx is not None:
+                text += f" (see {error.ctx.command_path} --help)"
+        case click.ClickException():
+            text = error.format_message()
+        case _:
+            text = f"{type(error).__name__}: {error} (a bug of rlmesh-trio; --debug shows where)"
+    return " ".join(text.split()) or type(error).__name__
+
+
+def complain(error: BaseException) -> None:
+    """Print *error* to standard error, in one line."""
+    click.echo(f"error: {error_line(error)}", err=True)
+
+
+def show_traceback(error: BaseException) -> None:
+    """Print where *error* came from to standard error, its causes included."""
+    traceback.print_exception(error, file=sys.stderr)

@@ -1,0 +1,36 @@
+"""What ENV and MODEL on the command line stand for, and how each is opened."""
+
+from contextlib import AbstractAsyncContextManager
+
+import click
+
+from rlmesh_trio.endpoints.local_env import open_local_env
+from rlmesh_trio.endpoints.local_model import open_local_model
+from rlmesh_trio.endpoints.remote_env import connect_env
+from rlmesh_trio.endpoints.remote_model import connect_model
+from rlmesh_trio.one_call import ResolvableModel, RunnableEnv
+from rlmesh_trio.spec import Limits
+from rlmesh_trio.transport.address import is_address
+
+__all__ = ("open_env", "open_model")
+
+
+def open_env(
+    name: str, *, token: str | None, lanes: int | None, bounded: bool, limits: Limits
+) -> AbstractAsyncContextManager[RunnableEnv]:
+    """The env *name*. *bounded* asks that its steps and resets can be ended at their limit wherever it runs.
+
+    Raises :exc:`click.UsageError` when *lanes* are asked of a server.
+    """
+    if is_address(name):
+        if lanes is not None:
+            raise click.UsageError(f"--lanes is for an env started here: the server at {name} has its own width")
+        return connect_env(name, token=token, limits=limits)
+    return open_local_env(name, lanes=lanes or 1, where="thread" if bounded else "inline")
+
+
+def open_model(name: str, *, bounded: bool, limits: Limits) -> AbstractAsyncContextManager[ResolvableModel]:
+    """The model *name*. *bounded* asks that its predicts can be ended at their limit wherever it runs."""
+    if is_address(name):
+        return connect_model(name, limits=limits)
+    return open_local_model(name, where="thread" if bounded else "auto")

@@ -1,0 +1,64 @@
+"""The report as JSON, described by ``docs/report.schema.json``.
+
+JSON has no NaN and no infinities: such a number is written as the text ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``.
+"""
+
+import json
+import math
+from typing import Any, cast
+
+import attrs
+
+from rlmesh_trio.cli.statistics import steps_per_second
+from rlmesh_trio.errors import SessionError
+from rlmesh_trio.report import Report
+
+__all__ = ("SCHEMA_VERSION", "json_text", "report_document")
+
+SCHEMA_VERSION = 1
+
+
+def report_document(report: Report, wall_seconds: float, error: Exception | None) -> dict[str, Any]:
+    """The document of one run; *error* is what failed it. Episodes are sorted by their index."""
+    telemetry = report.telemetry
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": report.session_id,
+        "env_id": report.env_id,
+        "total_steps": report.total_steps,
+        "total_episodes": report.total_episodes,
+        "wall_seconds": wall_seconds,
+        "steps_per_second": steps_per_second(report, wall_seconds),
+        "episodes": [attrs.asdict(summary) for summary in sorted(report.episodes, key=lambda one: one.episode_index)],
+        "telemetry": None if telemetry is None else attrs.asdict(telemetry),
+        "advisories": [attrs.asdict(advisory) for advisory in report.advisories],
+    }
+    if error is not None:
+        document["error"] = _error(error)
+    return document
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    told = {"type": type(error).__name__, "message": str(error), "recoverable": False}
+    if isinstance(error, SessionError):
+        told["recoverable"] = error.recoverable
+        if error.operation is not None:
+            told["operation"] = error.operation
+    return told
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """*document* as strict JSON, one line feed at its end."""
+    return json.dumps(_strict(document), indent=2, allow_nan=False) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: _strict(part) for key, part in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return [_strict(part) for part in cast("list[Any]", value)]
+        case _:
+            return value

@@ -1,0 +1,141 @@
+"""``rlmesh-trio run``: drive an env with a model, and show what came of it."""
+
+import contextlib
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import click
+import trio
+
+from rlmesh_trio.cli.complaints import complain, show_traceback
+from rlmesh_trio.cli.messages_shown import shown_messages
+from rlmesh_trio.cli.output_file import JsonOutput
+from rlmesh_trio.cli.parameters import INT64, duration, json_output, seeds
+from rlmesh_trio.cli.report_json import json_text, report_document
+from rlmesh_trio.cli.run_job import Outcome, RunJob, run_job
+from rlmesh_trio.cli.summary import print_rows, summary_rows
+from rlmesh_trio.spec import MAX_HORIZON
+
+__all__ = ("run_command",)
+
+
+@click.command("run", short_help="Run episodes of an env with a model.")
+@click.argument("env", metavar="ENV")
+@click.option(
+    "--model",
+    metavar="M",
+    default="random",
+    show_default=True,
+    help="random, zero, a model server's address, or module:name.",
+)
+@click.option(
+    "--token", metavar="T", envvar="RLMESH_TRIO_TOKEN", show_envvar=True, help="What the env's server asks for."
+)
+@click.option(
+    "--episodes",
+    metavar="N",
+    type=click.IntRange(1),
+    help="How many episodes.  [default: as many as --seeds, else 10]",
+)
+@click.option(
+    "--lanes", metavar="L", type=click.IntRange(1), help="Copies of a local env that run at once.  [default: 1]"
+)
+@click.option("--seed", metavar="S", type=INT64, help="Derive the seed of every reset from this number.")
+@click.option("--seeds", metavar="A,B,…", type=seeds, help="The seeds themselves, one per episode.")
+@click.option(
+    "--session-id",
+    metavar="ID",
+    default="local",
+    show_default=True,
+    help="A label; also part of the seed's derivation.",
+)
+@click.option(
+    "--horizon",
+    metavar="H",
+    type=click.IntRange(1, MAX_HORIZON),
+    default=1,
+    show_default=True,
+    help="Actions played of each prediction, before the model is asked again.",
+)
+@click.option(
+    "--prefetch",
+    metavar="P",
+    type=click.IntRange(0, MAX_HORIZON),
+    default=0,
+    show_default=True,
+    help="Ask for the next actions while this many are still to be played.",
+)
+@click.option(
+    "--max-steps", metavar="N", type=click.IntRange(1, 2**63 - 1), help="Truncate episodes after this many steps."
+)
+@click.option("--max-seconds", metavar="X", type=duration, help="Truncate episodes after this time.")
+@click.option("--step-timeout", metavar="X", type=duration, help="Limit of one step.  [default: 300s]")
+@click.option("--reset-timeout", metavar="X", type=duration, help="Limit of one reset.  [default: 300s]")
+@click.option("--predict-timeout", metavar="X", type=duration, help="Limit of one prediction.  [default: 300s]")
+@click.option("--close-env", is_flag=True, help="Close the env itself at the end, also a served one.")
+@click.option(
+    "--json", "report_output", metavar="FILE", type=json_output, help="Write the report as JSON; - is standard output."
+)
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show tracebacks and everything that is logged.")
+def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **options: Any) -> int:
+    r"""Run episodes of ENV with a model and show what came of them.
+
+    ENV is a server's address (host:port, tcp://host:port, unix:///path), a gymnasium id (CartPole-v1), or
+    module:factory: a function that makes an env, found in the working directory too.
+
+    --model names a policy of your own as module:name. A function gets a batch of observations, one row per lane, and
+    returns one action per row; a class may define predict for one row, predict_batch, predict_chunk or
+    predict_chunk_batch.
+
+    Durations are seconds, or a number with a unit: 250ms, 10s, 15m, 2h.
+
+    \b
+    Examples:
+      rlmesh-trio run CartPole-v1 --episodes 64 --lanes 8 --seed 7
+      rlmesh-trio run localhost:5555 --model my_policy:Policy --json report.json
+      rlmesh-trio run my_envs:make --model zero --seeds 1,2,3 --max-steps 500
+
+    Exit status: 0 done; 1 the run failed; 2 nothing was started; 130 interrupted. Ctrl-C ends the run in order and
+    reports what was finished; a second one ends it at once.
+    """
+    job = RunJob(**options)
+    reports_on_stdout = report_output is not None and report_output.is_stdout
+    with shown_messages(quiet=quiet, debug=debug), _kept_clean(reports_on_stdout):
+        outcome = trio.run(lambda: run_job(job, show_progress=not quiet and sys.stderr.isatty()))
+    status = outcome.status
+    if outcome.report is not None:
+        if report_output is not None and not _written(report_output, outcome):
+            status = max(status, 1)
+        if not quiet and not reports_on_stdout:
+            title = f"{outcome.env_name} with {job.model}"
+            rows = summary_rows(outcome.report, outcome.wall_seconds, asked=job.asked, lanes=outcome.lanes)
+            print_rows(title, rows)
+    if outcome.error is not None:
+        if debug:
+            show_traceback(outcome.error)
+        complain(outcome.error)
+    elif outcome.interrupted:
+        complain(click.ClickException("interrupted before the run began"))
+    return status
+
+
+def _written(output: JsonOutput, outcome: Outcome) -> bool:
+    assert outcome.report is not None
+    try:
+        output.write(json_text(report_document(outcome.report, outcome.wall_seconds, outcome.error)))
+    except OSError as failure:
+        complain(click.ClickException(f"the report could not be written: {failure.strerror or failure}"))
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _kept_clean(reserved: bool) -> Generator[None]:
+    """While standard output is *reserved* for the report, what envs and policies print goes to standard error."""
+    if not reserved:
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        yield

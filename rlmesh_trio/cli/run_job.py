@@ -1,0 +1,172 @@
+"""One run from the command line: what was asked, and how it ended."""
+
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import attrs
+import click
+import trio
+
+from rlmesh_trio.cli.interruption import INTERRUPTED_STATUS, Interruption, watch_signals
+from rlmesh_trio.cli.places import open_env, open_model
+from rlmesh_trio.cli.progress import Progress, draw_progress
+from rlmesh_trio.engine.session import Session
+from rlmesh_trio.one_call import RunnableEnv, open_run
+from rlmesh_trio.report import Report
+from rlmesh_trio.spec import EnvContract, Limits
+
+__all__ = ("Outcome", "RunJob", "run_job")
+
+_DEFAULT_EPISODES = 10
+_FAILED_STATUS = 1
+_NOT_STARTED_STATUS = 2
+
+
+@attrs.frozen
+class RunJob:
+    """The options of ``rlmesh-trio run`` that say what to run. Raises :exc:`click.UsageError` when they clash."""
+
+    env: str
+    model: str
+    token: str | None
+    episodes: int | None
+    lanes: int | None
+    seed: int | None
+    seeds: tuple[int, ...] | None
+    session_id: str
+    horizon: int
+    prefetch: int
+    max_steps: int | None
+    max_seconds: float | None
+    step_timeout: float | None
+    reset_timeout: float | None
+    predict_timeout: float | None
+    close_env: bool
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse options that contradict each other."""
+        if self.seed is not None and self.seeds is not None:
+            raise click.UsageError("--seed and --seeds exclude each other: one derives the seeds, the other lists them")
+        if self.seeds is not None and self.episodes is not None and len(self.seeds) < self.episodes:
+            raise click.UsageError(
+                f"--seeds lists {len(self.seeds)} seeds for {self.episodes} episodes: list one for each, or leave "
+                "--episodes out"
+            )
+
+    @property
+    def asked(self) -> int:
+        """How many episodes to run."""
+        return self.episodes or len(self.seeds or ()) or _DEFAULT_EPISODES
+
+    @property
+    def limits(self) -> Limits:
+        """The default limits, but for those that were given."""
+        given = {
+            "env_step_timeout": self.step_timeout,
+            "env_reset_timeout": self.reset_timeout,
+            "model_predict_timeout": self.predict_timeout,
+        }
+        return Limits(**{name: seconds for name, seconds in given.items() if seconds is not None})
+
+    def open_env(self) -> AbstractAsyncContextManager[RunnableEnv]:
+        """The env; a limit on its steps or resets is also kept when the env runs here."""
+        bounded = self.step_timeout is not None or self.reset_timeout is not None
+        return open_env(self.env, token=self.token, lanes=self.lanes, bounded=bounded, limits=self.limits)
+
+    def spec_fields(self) -> dict[str, Any]:
+        """What the session's spec takes from the options."""
+        return {
+            "max_episodes": self.asked,
+            "base_seed": self.seed,
+            "episode_seeds": self.seeds or (),
+            "session_id": self.session_id,
+            "max_episode_steps": self.max_steps,
+            "max_episode_seconds": self.max_seconds,
+            "close_env_on_end": self.close_env,
+            "limits": self.limits,
+        }
+
+
+@attrs.define
+class Outcome:
+    """How a run ended. Without a ``report`` nothing was started; ``error`` is what failed it.
+
+    ``env_name`` is what the user called the env, with its own id where that says more; ``lanes`` its width.
+    """
+
+    report: Report | None = None
+    wall_seconds: float = 0.0
+    error: Exception | None = None
+    interrupted: bool = False
+    env_name: str = ""
+    lanes: int = 1
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        if self.interrupted:
+            return INTERRUPTED_STATUS
+        if self.report is None:
+            return _NOT_STARTED_STATUS
+        return 0 if self.error is None else _FAILED_STATUS
+
+
+async def run_job(job: RunJob, *, show_progress: bool) -> Outcome:
+    """Run *job* to its end, or to the first signal's orderly one."""
+    env = job.open_env()
+    interruption = Interruption()
+    progress = Progress(job.asked) if show_progress else None
+    async with trio.open_nursery() as helpers:
+        await helpers.start(watch_signals, interruption)
+        if progress is not None:
+            helpers.start_soon(draw_progress, progress, sys.stderr)
+        outcome = await _attempt(job, env, interruption, progress)
+        helpers.cancel_scope.cancel(reason="the run is over")
+    return outcome
+
+
+async def _attempt(
+    job: RunJob, env: AbstractAsyncContextManager[RunnableEnv], interruption: Interruption, progress: Progress | None
+) -> Outcome:
+    outcome = Outcome()
+    session: Session | None = None
+    started = 0.0
+    try:
+        with interruption.scope:
+            async with open_run(
+                _noted(env, job.env, outcome, progress),
+                open_model(job.model, bounded=job.predict_timeout is not None, limits=job.limits),
+                execution_horizon=job.horizon,
+                prefetch_lead=job.prefetch,
+                hooks=progress,
+                **job.spec_fields(),
+            ) as session:
+                interruption.session = session
+                started = time.perf_counter()
+                try:
+                    await session.wait()
+                finally:
+                    outcome.wall_seconds = time.perf_counter() - started
+    except Exception as error:
+        outcome.error = error
+    if session is not None:
+        outcome.report = session.report
+    outcome.interrupted = interruption.happened and (session is None or outcome.error is not None)
+    return outcome
+
+
+@asynccontextmanager
+async def _noted(
+    env: AbstractAsyncContextManager[RunnableEnv], name: str, outcome: Outcome, progress: Progress | None
+) -> AsyncGenerator[RunnableEnv]:
+    """*env*, its name and width noted once it is open."""
+    async with env as opened:
+        own_id = opened.contract.env_id
+        outcome.env_name = name if own_id in (name, EnvContract().env_id) else f"{name} ({own_id})"
+        outcome.lanes = opened.contract.num_envs
+        if progress is not None and not opened.subset_step:
+            progress.lanes_per_step = outcome.lanes
+        yield opened

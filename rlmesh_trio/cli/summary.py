@@ -1,0 +1,73 @@
+"""The table of results: one row per figure, at most 80 columns wide."""
+
+import math
+
+import click
+
+from rlmesh_trio.cli.statistics import Spread, lane_steps, spread_of, step_times, steps_per_second, success_rate
+from rlmesh_trio.report import Report
+
+__all__ = ("print_rows", "summary_rows")
+
+_WIDTH = 80
+
+
+def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int) -> list[tuple[str, str]]:
+    """The rows of the summary of a run that was to have *asked* episodes on *lanes* lanes."""
+    episodes = report.episodes
+    finished = len(episodes)
+    rows = [("episodes", f"{finished:,}" if finished == asked else f"{finished:,} of {asked:,} finished")]
+    returns = spread_of([episode.cumulative_reward for episode in episodes])
+    lengths = spread_of([episode.step_count for episode in episodes])
+    if returns is not None and lengths is not None:
+        rows += [("return", _spread(returns)), ("length", _spread(lengths))]
+        rows.append(("success", _success(report)))
+    steps, pace = lane_steps(report), steps_per_second(report, wall_seconds)
+    rows.append(("steps", f"{steps:,} in {_seconds(wall_seconds)} s, {_number(pace)} steps/s"))
+    times = step_times(report)
+    if times is not None:
+        rest = "engine" if lanes == 1 else "engine and waiting"
+        rows.append(
+            (
+                "time per step",
+                f"env {_number(times.env)} ms, model {_number(times.model)} ms, {rest} {_number(times.rest)} ms",
+            )
+        )
+    return rows
+
+
+def _success(report: Report) -> str:
+    rate = success_rate(report.episodes)
+    if rate is None:
+        return "not reported by this env"
+    of = f"{rate.trials:,}" if rate.trials == len(report.episodes) else f"{rate.trials:,} that report it"
+    share, low, high = (_percent(value) for value in (rate.hits / rate.trials, rate.low, rate.high))
+    return f"{rate.hits:,} of {of}: {share} % (95 % confidence {low} to {high} %)"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g}"
+
+
+def _spread(spread: Spread) -> str:
+    deviation = "" if spread.deviation is None else f" ± {_number(spread.deviation)}"
+    return f"{_number(spread.mean)}{deviation} (min {_number(spread.low)}, max {_number(spread.high)})"
+
+
+def _number(value: float) -> str:
+    """Four significant digits, thousands grouped; no exponent between 0.0001 and 10^8."""
+    if math.isfinite(value) and 1000 <= abs(value) < 1e8:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def print_rows(title: str, rows: list[tuple[str, str]]) -> None:
+    """Print *rows* below *title*, bold on a terminal and plain elsewhere."""
+    click.secho(title if len(title) <= _WIDTH else f"{title[: _WIDTH - 1]}…", bold=True)
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        click.echo(f"  {click.style(label.ljust(width), bold=True)}  {value}")

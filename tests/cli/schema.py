@@ -1,0 +1,65 @@
+"""Checks a report against ``docs/report.schema.json``: the few keywords of JSON Schema that it uses, and no others."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+_NOTES = {"$schema", "$id", "$defs", "title", "description"}
+
+
+def complaints(document: Any) -> list[str]:
+    """What is wrong with *document*; empty when nothing is."""
+    return list(_complaints(document, SCHEMA, "$"))
+
+
+def _complaints(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
+    for keyword, rule in schema.items():
+        match keyword:
+            case "$ref":
+                yield from _complaints(value, SCHEMA["$defs"][rule.removeprefix("#/$defs/")], path)
+            case "type":
+                names = [rule] if isinstance(rule, str) else rule
+                if not any(_is_of(value, name) for name in names):
+                    yield f"{path} is {value!r}, not {rule}"
+            case "const":
+                if value != rule:
+                    yield f"{path} is {value!r}, not {rule!r}"
+            case "enum":
+                if value not in rule:
+                    yield f"{path} is {value!r}, none of {rule}"
+            case "minimum":
+                if _is_of(value, "number") and value < rule:
+                    yield f"{path} is {value!r}, below {rule}"
+            case "anyOf":
+                if all(list(_complaints(value, choice, path)) for choice in rule):
+                    yield f"{path} is {value!r}, which no choice admits"
+            case "required":
+                yield from (f"{path} has no {name}" for name in rule if name not in value)
+            case "properties":
+                for name, member in rule.items():
+                    if name in value:
+                        yield from _complaints(value[name], member, f"{path}.{name}")
+            case "additionalProperties":
+                assert rule is False
+                yield from (f"{path} has a {name} too many" for name in value if name not in schema["properties"])
+            case "items":
+                for position, item in enumerate(value):
+                    yield from _complaints(item, rule, f"{path}[{position}]")
+            case _:
+                assert keyword in _NOTES, f"the checker does not know {keyword}"
+
+
+def _is_of(value: Any, name: str) -> bool:
+    return isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
