@@ -1,6 +1,7 @@
-"""Scripted endpoints: envs and models whose every answer is known beforehand."""
+"""Scripted endpoints: envs and models whose every answer is known beforehand, and the specs that go with them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -12,6 +13,7 @@ from rlmesh_trio.messages import (
     EpisodeRecord,
     Leaves,
     Metadata,
+    Phases,
     PredictReply,
     PredictRequest,
     ReleaseAdapterRequest,
@@ -21,16 +23,23 @@ from rlmesh_trio.messages import (
 )
 from rlmesh_trio.spec import AutoresetMode, EnvContract, LeafSpec, SessionSpec, ValueSpace
 
-BYTE_SPACE = ValueSpace(spaces.Box(0, 255, (1,), np.uint8), (LeafSpec("$", "box", "uint8", (1,)),), b"")
+
+def space_of(dtype: str) -> ValueSpace:
+    """A space of one leaf that claims to hold *dtype*."""
+    return ValueSpace(spaces.Box(0, 255, (1,), np.uint8), (LeafSpec("$", "box", dtype, (1,)),), b"")
 
 
-def contract(mode: AutoresetMode = AutoresetMode.UNSPECIFIED, width: int = 1, **fields: object) -> EnvContract:
+BYTE_SPACE = space_of("uint8")
+
+
+def contract(mode: AutoresetMode = AutoresetMode.UNSPECIFIED, width: int = 1, **fields: Any) -> EnvContract:
     return attrs.evolve(
         EnvContract("TestEnv-v0", BYTE_SPACE, BYTE_SPACE, num_envs=width, autoreset_mode=mode), **fields
     )
 
 
-def one(budget: int | None = 1, **fields: object) -> SessionSpec:
+def one(budget: int | None = 1, **fields: Any) -> SessionSpec:
+    """One lane, resets owned by the driver."""
     base = SessionSpec(
         env_contract=contract(),
         session_id="session-1",
@@ -43,14 +52,14 @@ def one(budget: int | None = 1, **fields: object) -> SessionSpec:
     return attrs.evolve(base, **fields)
 
 
-def vector_spec(lanes: int, budget: int | None, **fields: object) -> SessionSpec:
-    base = one(
-        budget, session_id="session-vec", num_envs=lanes, env_contract=contract(AutoresetMode.NEXT_STEP, lanes)
-    )
+def vector_spec(lanes: int, budget: int | None, **fields: Any) -> SessionSpec:
+    """A lockstep vector that restarts its own lanes."""
+    base = one(budget, session_id="session-vec", num_envs=lanes, env_contract=contract(AutoresetMode.NEXT_STEP, lanes))
     return attrs.evolve(base, **fields)
 
 
-def lane_spec(lanes: int, budget: int | None, seeds: Sequence[int] = (), **fields: object) -> SessionSpec:
+def lane_spec(lanes: int, budget: int | None, seeds: Iterable[int] = (), **fields: Any) -> SessionSpec:
+    """Lanes that are driven one by one, resets owned by the driver."""
     base = vector_spec(
         lanes,
         budget,
@@ -63,9 +72,9 @@ def lane_spec(lanes: int, budget: int | None, seeds: Sequence[int] = (), **field
 
 @attrs.define
 class LaneScript:
-    """One lane's episodes: their length, and how long a step takes."""
+    """One lane's episodes: their length in steps (``None``: they never end), and how many seconds a step takes."""
 
-    length: int
+    length: int | None
     delay: float = 0.0
     step: int = 0
     episode_id: str = ""
@@ -73,52 +82,59 @@ class LaneScript:
 
 
 class ScriptedEnv:
-    """Lanes that end after a known number of steps. Observation byte = step + 1 of the episode, reward 1.
+    """Lanes that end after a known number of steps. The observation byte is 1 on a reset, else the episode's step.
 
-    Under ``next_step`` a finished lane restarts on the following step: reward 0, the id pushed for it adopted.
-    ``before_step(lane, step)`` may raise, wait or hang.
+    Every step is worth 1. Under ``next_step`` a finished lane restarts on the following step: reward 0, and the id
+    pushed for it is adopted. ``before_reset(lanes)``, ``before_step(lane, step)`` and ``before_close()`` may raise,
+    wait or hang.
     """
 
     def __init__(
         self,
-        *lanes: LaneScript | int,
+        *lanes: LaneScript | int | None,
         next_step: bool = False,
         final_info: Callable[[int], Metadata | None] = lambda lane: None,
-        never_ends: bool = False,
+        total_ns: int | None = None,
+        phases: Phases | None = None,
     ) -> None:
-        self.lanes = [LaneScript(lane) if isinstance(lane, int) else lane for lane in lanes]
+        self.lanes = [lane if isinstance(lane, LaneScript) else LaneScript(lane) for lane in lanes]
         self.next_step = next_step
         self.final_info = final_info
-        self.never_ends = never_ends
+        self.total_ns = total_ns
+        self.phases = phases
         self.resets: list[ResetRequest] = []
         self.actions: list[tuple[tuple[int, ...], Leaves]] = []
+        self.targets: list[StepTarget] = []
         self.closes = 0
-        self.before_step: Callable[[int, int], object] | None = None
+        self.before_reset: Callable[[tuple[int, ...]], Awaitable[None]] | None = None
+        self.before_step: Callable[[int, int], Awaitable[None]] | None = None
+        self.before_close: Callable[[], Awaitable[None]] | None = None
 
     async def reset(self, request: ResetRequest) -> EnvReply:
         await trio.lowlevel.checkpoint()
         self.resets.append(request)
         indices = request.env_indices or tuple(range(len(self.lanes)))
+        if self.before_reset is not None:
+            await self.before_reset(indices)
         for position, index in enumerate(indices):
             lane = self.lanes[index]
             lane.step = 0
             lane.done = False
             lane.episode_id = request.episode_ids[position]
-        return EnvReply(observation=[bytes([1] * len(indices))], infos={"phase": "reset"}, request_bytes=40, response_bytes=30)
+        return self._reply(bytes([1] * len(indices)), {"phase": "reset"})
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
         indices = target.env_indices or tuple(range(len(self.lanes)))
         self.actions.append((indices, action))
-        delay = max(self.lanes[index].delay for index in indices)
+        self.targets.append(target)
         if self.before_step is not None:
             for index in indices:
-                outcome = self.before_step(index, self.lanes[index].step + 1)
-                if outcome is not None:
-                    await outcome  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
-        await (trio.sleep(delay) if delay else trio.lowlevel.checkpoint())
+                await self.before_step(index, self.lanes[index].step + 1)
+        delay = max(self.lanes[index].delay for index in indices)
+        await pause(delay)
         completed: list[EpisodeRecord] = []
         rewards: list[float] = []
-        bytes_seen: list[int] = []
+        seen: list[int] = []
         rolled = False
         for position, index in enumerate(indices):
             lane = self.lanes[index]
@@ -126,69 +142,123 @@ class ScriptedEnv:
                 lane.done, lane.step, rolled = False, 0, True
                 lane.episode_id = target.episode_ids[position]
                 rewards.append(0.0)
-                bytes_seen.append(1)
+                seen.append(1)
                 continue
             lane.step += 1
             rewards.append(1.0)
-            bytes_seen.append(min(lane.step + 1, 255))
-            if lane.step >= lane.length and not self.never_ends:
+            seen.append(lane.step % 256)
+            if lane.length is not None and lane.step >= lane.length:
                 lane.done = True
-                completed.append(
-                    EpisodeRecord(
-                        episode_id=lane.episode_id,
-                        env_index=index,
-                        step_count=lane.step,
-                        cumulative_reward=float(lane.step),
-                        terminated=True,
-                        final_info=self.final_info(index),
-                    )
-                )
+                completed.append(self._record(index, terminated=True))
+        reply = self._reply(bytes(seen), {"phase": "roll" if rolled else "step"})
+        reply.rewards = rewards
+        reply.completed = completed
+        return reply
+
+    def _record(self, index: int, *, terminated: bool) -> EpisodeRecord:
+        lane = self.lanes[index]
+        return EpisodeRecord(
+            episode_id=lane.episode_id,
+            env_index=index,
+            step_count=lane.step,
+            cumulative_reward=float(lane.step),
+            terminated=terminated,
+            truncated=not terminated,
+            final_info=self.final_info(index),
+        )
+
+    def _reply(self, observation: bytes, infos: Metadata) -> EnvReply:
         return EnvReply(
-            observation=[bytes(bytes_seen)],
-            infos={"phase": "roll" if rolled else "step"},
-            rewards=rewards,
-            completed=completed,
+            observation=[observation],
+            infos=infos,
+            endpoint_total_ns=self.total_ns,
+            phases=self.phases,
             request_bytes=50,
             response_bytes=60,
         )
 
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()
+        if self.before_close is not None:
+            await self.before_close()
         self.closes += 1
 
 
-class ScriptedModel:
-    """Answers frame 0 plus ``extra`` frames of bytes 100, 101, …; records every call in arrival order."""
+class EchoEnv(ScriptedEnv):
+    """One lane that never ends. An episode a reset interrupts is reported, under its old id, by the next step."""
 
-    def __init__(self, *, extra: int = 0, delay: float = 0.0, fuses: bool = False, history: bool = False) -> None:
+    def __init__(self) -> None:
+        super().__init__(None)
+        self._interrupted: list[EpisodeRecord] = []
+
+    async def reset(self, request: ResetRequest) -> EnvReply:
+        if self.lanes[0].step:
+            self._interrupted.append(self._record(0, terminated=False))
+        return await super().reset(request)
+
+    async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
+        reply = await super().step(action, target)
+        reply.completed, self._interrupted = [*reply.completed, *self._interrupted], []
+        return reply
+
+
+class ScriptedModel:
+    """Answers frame 0 plus ``extra`` frames of bytes 100, 101, …; records every call in arrival order.
+
+    ``before_predict(n)`` runs ahead of the n-th ``predict_group`` call, counted from 1; like ``before_evict`` and
+    ``before_release`` it may raise, wait or hang.
+    """
+
+    def __init__(
+        self,
+        *,
+        extra: int = 0,
+        delay: float = 0.0,
+        fuses: bool = False,
+        history: bool = False,
+        total_ns: int | None = None,
+        phases: Phases | None = None,
+    ) -> None:
         self.extra = extra
         self.delay = delay
         self.fuses = fuses
         self.history = history
+        self.total_ns = total_ns
+        self.phases = phases
         self.calls: list[tuple[str, tuple[str, ...]]] = []
         self.batches: list[int] = []
         self.requests: list[PredictRequest] = []
         self.released: list[str] = []
-        self.before_predict: Callable[[int], object] | None = None
-        self.before_evict: Callable[[], object] | None = None
+        self.before_predict: Callable[[int], Awaitable[None]] | None = None
+        self.before_evict: Callable[[], Awaitable[None]] | None = None
+        self.before_release: Callable[[], Awaitable[None]] | None = None
 
-    async def predict(self, request: PredictRequest) -> PredictReply:
-        self.requests.append(request)
-        self.calls.append(("predict", tuple(info.episode_id for info in request.episode_info)))
-        if self.before_predict is not None:
-            outcome = self.before_predict(len(self.requests))
-            if outcome is not None:
-                await outcome  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
-        await (trio.sleep(self.delay) if self.delay else trio.lowlevel.checkpoint())
+    def answer(self, request: PredictRequest) -> PredictReply:
         rows = len(request.episode_info)
         frames = [[bytes([0] * rows)], *([bytes([100 + k % 100] * rows)] for k in range(self.extra))]
         return PredictReply(
-            request.session_id, request.env_id, request.request_id, frames, request_bytes=20, response_bytes=10
+            request.session_id,
+            request.env_id,
+            request.request_id,
+            frames,
+            endpoint_total_ns=self.total_ns,
+            phases=self.phases,
+            request_bytes=20,
+            response_bytes=10,
         )
+
+    async def predict(self, request: PredictRequest) -> PredictReply:
+        raise AssertionError("the engine asks in groups only")
 
     async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
         self.batches.append(len(requests))
-        return [await self.predict(request) for request in requests]
+        for request in requests:
+            self.requests.append(request)
+            self.calls.append(("predict", tuple(info.episode_id for info in request.episode_info)))
+        if self.before_predict is not None:
+            await self.before_predict(len(self.batches))
+        await pause(self.delay)
+        return [self.answer(request) for request in requests]
 
     def fuses_predicts(self) -> bool:
         return self.fuses
@@ -197,13 +267,46 @@ class ScriptedModel:
         return self.history
 
     async def reset_adapter(self, request: ResetAdapterRequest) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.before_evict is not None:
-            outcome = self.before_evict()
-            if outcome is not None:
-                await outcome  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
         self.calls.append(("evict", request.episode_ids))
+        if self.before_evict is not None:
+            await self.before_evict()
+        await trio.lowlevel.checkpoint()
 
     async def release_adapter(self, request: ReleaseAdapterRequest) -> None:
         await trio.lowlevel.checkpoint()
+        if self.before_release is not None:
+            await self.before_release()
         self.released.append(request.reason)
+
+    @property
+    def predicted(self) -> list[str]:
+        """Every episode id the model predicted on, by first mention."""
+        return list(dict.fromkeys(id_ for kind, ids in self.calls if kind == "predict" for id_ in ids))
+
+    @property
+    def evicted(self) -> list[str]:
+        """Every episode id ended on the model, in order, repeats included."""
+        return [id_ for kind, ids in self.calls if kind == "evict" for id_ in ids]
+
+    def ledger(self) -> list[tuple[list[tuple[int, int]], tuple[int, int]]]:
+        """Per predict its history rows and its own observation, each as (step, first byte); an unset step is -1."""
+        return [
+            (
+                [(row.step, _first_byte(row.observation)) for row in request.history],
+                (-1 if request.step is None else request.step, _first_byte(request.observation)),
+            )
+            for request in self.requests
+        ]
+
+
+async def pause(delay: float) -> None:
+    """Take *delay* seconds, and a checkpoint in any case."""
+    if delay:
+        await trio.sleep(delay)
+    else:
+        await trio.lowlevel.checkpoint()
+
+
+def _first_byte(observation: Leaves | None) -> int:
+    assert observation is not None
+    return observation[0][0]

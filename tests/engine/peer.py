@@ -1,0 +1,8 @@
+"""The names of the tests that pin behaviour shared with the public rlmesh runtime."""
+
+import pytest
+
+
+def peer(number: int) -> pytest.MarkDecorator:
+    """Name the test ``peer-<number>``: the number a shared behaviour is known by."""
+    return pytest.mark.parametrize((), [pytest.param(id=f"peer-{number}")])
