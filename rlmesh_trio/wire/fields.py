@@ -1,8 +1,8 @@
 """What lies below every message: varints, tags, lengths and skipping, by the rules google protobuf reads them.
 
 Readers take the whole message and a position, and raise one of :data:`READ_FAULTS`, which the public decoders turn
-into one :exc:`~rlmesh_trio.errors.ProtocolError` by :func:`malformed`. Groups, which no message of this protocol has,
-are refused.
+into one :exc:`~rlmesh_trio.errors.ProtocolError` by :func:`malformed`. Two things are refused that no message of this
+protocol has and implementations read differently or not at all: groups, and unknown fields inside a map entry.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +12,7 @@ from rlmesh_trio.errors import ProtocolError
 
 __all__ = (
     "READ_FAULTS",
+    "STRANGE_ENTRY",
     "TRUNCATED",
     "encode_int64",
     "encode_text",
@@ -30,6 +31,7 @@ __all__ = (
 T = TypeVar("T")
 
 TRUNCATED = "it ends in the middle of a field"
+STRANGE_ENTRY = "a map entry holds more than a key and a value"
 READ_FAULTS = (ProtocolError, IndexError, UnicodeDecodeError)
 
 _SHORT_VARINTS = tuple(

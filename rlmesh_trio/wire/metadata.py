@@ -14,6 +14,7 @@ from rlmesh_trio.errors import ProtocolError, SpaceError
 from rlmesh_trio.messages import MetaValue
 from rlmesh_trio.wire.fields import (
     READ_FAULTS,
+    STRANGE_ENTRY,
     TRUNCATED,
     encode_varint,
     length_prefixed,
@@ -111,18 +112,17 @@ def _read_entry(into: dict[str, MetaValue], data: bytes, pos: int, end: int, lev
     value: MetaValue = None
     while pos < end:
         tag, pos = read_uint32(data, pos)
-        if tag in (0x0A, 0x12):
-            size, pos = read_uint32(data, pos)
-            stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
-            if tag == 0x0A:
-                key = str(data[pos:stop], "utf-8")
-            else:
-                value = _read_value(value, data, pos, stop, level)
-            pos = stop
+        if tag not in (0x0A, 0x12):
+            raise ProtocolError(STRANGE_ENTRY)
+        size, pos = read_uint32(data, pos)
+        stop = pos + size
+        if stop > end:
+            raise ProtocolError(TRUNCATED)
+        if tag == 0x0A:
+            key = str(data[pos:stop], "utf-8")
         else:
-            pos = skip_field(data, tag, pos, end)
+            value = _read_value(value, data, pos, stop, level)
+        pos = stop
     if pos != end:
         raise ProtocolError(TRUNCATED)
     into[key] = value

@@ -2,8 +2,8 @@
 
 betterproto accepts cut messages, wrong wire types and illegal numbers, and reads some legal but unusual forms wrongly.
 The check refuses both, so that what is accepted means the same to every protobuf implementation. Refused although
-legal: a field with another wire type than its own, groups, a singular message field that comes twice, a packed field
-after other elements of it, a number beyond its field's range.
+legal: a field with another wire type than its own, groups, unknown fields inside a map entry, a singular message field
+that comes twice, a packed field after other elements of it, a number beyond its field's range.
 """
 
 from functools import cache
@@ -14,6 +14,7 @@ import betterproto
 from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.wire.fields import (
     READ_FAULTS,
+    STRANGE_ENTRY,
     TRUNCATED,
     encode_varint,
     length_prefixed,
@@ -33,7 +34,7 @@ _VARINT_LIMITS = {"bool": 1 << 64, "int64": 1 << 64, "uint64": 1 << 64, "uint32"
 
 
 class _Field(NamedTuple):
-    """How a field must look: its own wire type, whether it may be packed, the limit of a varint, its message class."""
+    """How a field must look. ``varint_limit`` is 0 unless it is a varint, ``message`` the class of what it holds."""
 
     name: str
     number: int
@@ -41,6 +42,7 @@ class _Field(NamedTuple):
     repeated: bool
     varint_limit: int = 0
     message: type[betterproto.Message] | None = None
+    is_map: bool = False
 
 
 def decode(message_class: type[M], data: bytes, *, what: str) -> M:
@@ -110,7 +112,9 @@ def _find_field(data: bytes, number: int) -> bytes | None:
     return None
 
 
-def _check_message(data: bytes, pos: int, end: int, message_class: type[betterproto.Message], depth: int) -> None:
+def _check_message(
+    data: bytes, pos: int, end: int, message_class: type[betterproto.Message], depth: int, *, is_entry: bool = False
+) -> None:
     if depth > MAX_DEPTH:
         raise ProtocolError(f"messages nest more than {MAX_DEPTH} deep")
     fields = _fields_by_number(message_class)
@@ -122,6 +126,8 @@ def _check_message(data: bytes, pos: int, end: int, message_class: type[betterpr
         if field is not None:
             _check_field(data, start, pos, field, tag & 7, field.number in seen, depth)
             seen.add(field.number)
+        elif is_entry:
+            raise ProtocolError(STRANGE_ENTRY)
 
 
 def _check_field(data: bytes, pos: int, end: int, field: _Field, wire_type: int, again: bool, depth: int) -> None:
@@ -131,7 +137,7 @@ def _check_field(data: bytes, pos: int, end: int, field: _Field, wire_type: int,
         if field.message is not None:
             if again and not field.repeated:
                 raise ProtocolError(f"field {field.name} comes twice")
-            _check_message(data, pos, end, field.message, depth + 1)
+            _check_message(data, pos, end, field.message, depth + 1, is_entry=field.is_map)
         elif field.varint_limit:
             _check_varint(data, pos, field)
     elif wire_type == 2 and field.repeated:
@@ -171,5 +177,5 @@ def _fields_by_name(message_class: type[betterproto.Message]) -> dict[str, _Fiel
             message = described.cls_by_field[name]
         limit = _VARINT_LIMITS.get(meta.proto_type, 0)
         wire_type = 0 if limit else 1 if meta.proto_type == "double" else 2
-        fields[name] = _Field(name, meta.number, wire_type, repeated, limit, message)
+        fields[name] = _Field(name, meta.number, wire_type, repeated, limit, message, meta.proto_type == "map")
     return fields
