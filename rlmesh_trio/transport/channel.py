@@ -1,0 +1,277 @@
+"""grpclib inside trio: the one place where the two meet.
+
+A channel is one connection to one server. A task of its own serves it and runs an asyncio loop nobody else sees:
+whoever uses the channel stays in plain trio, beside whatever loop the program may run. It is shielded, so that what
+must still be said when the caller is cancelled can be said. Foreign errors become ours here.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar, cast
+
+import trio
+import trio_asyncio
+from grpclib.client import Channel as GrpcChannel
+from grpclib.client import Stream as GrpcStream
+from grpclib.const import Cardinality, Status
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+
+from rlmesh_trio.errors import ConnectError, EngineInternalError, HandshakeError, SessionError, format_duration
+from rlmesh_trio.transport.address import Address
+from rlmesh_trio.transport.dial import dial
+from rlmesh_trio.transport.frames import FrameSplitter
+from rlmesh_trio.transport.join import Arm, Decoder, JoinStream, Payload
+from rlmesh_trio.transport.link import Link
+from rlmesh_trio.transport.pipe import open_pipe
+from rlmesh_trio.transport.protocol import ClientProtocol
+
+__all__ = ("Channel", "open_channel")
+
+T = TypeVar("T")
+
+_trio_asyncio = cast("Any", trio_asyncio)  # It has no types.
+
+_MAX_TOKEN = 8 * 1024
+# How long a server may need to notice that the client before us has gone.
+_HANDOVER = 1.0
+
+
+@asynccontextmanager
+async def open_channel(address: Address, *, token: str | None, limit: float) -> "AsyncGenerator[Channel]":
+    """Connect to *address* and serve the connection until the block is left.
+
+    *token* goes with every call. *limit* seconds bound the connecting and everything done under
+    :meth:`Channel.deadline`. What the block raises comes out as it is. Raises
+    :exc:`~rlmesh_trio.errors.ConnectError`, or :exc:`~rlmesh_trio.errors.HandshakeError` for a token that cannot
+    travel.
+    """
+    metadata = _metadata(token)
+    deadline = trio.current_time() + limit
+    service = _Service(address, await dial(address, limit))
+    failure: Exception | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(service.run)
+            try:
+                await service.ready.wait()
+                yield Channel(address, service, metadata, limit, deadline)
+            except Exception as error:
+                failure = error
+            finally:
+                service.stop()
+    except ExceptionGroup as crash:
+        raise EngineInternalError(f"the connection to {address} crashed", failure) from crash
+    if failure is not None:
+        raise failure
+
+
+class Channel:
+    """One connection, as :func:`open_channel` gives it."""
+
+    def __init__(
+        self, address: Address, service: "_Service", metadata: dict[str, str], limit: float, deadline: float
+    ) -> None:
+        self.address = address
+        self._service = service
+        self._metadata = metadata
+        self._limit = limit
+        self._deadline = deadline
+
+    @contextmanager
+    def deadline(self, awaited: str) -> Generator[None]:
+        """Whoever waits longer than the channel's limit in this block gets a ConnectError that names *awaited*."""
+        try:
+            with trio.fail_at(self._deadline):
+                yield
+        except trio.TooSlowError:
+            raise ConnectError(
+                f"{self.address} accepted the connection, but sent no {awaited} within {format_duration(self._limit)}. "
+                "Is it an rlmesh server, and is it alive?"
+            ) from None
+
+    async def unary(self, method: str, request: bytes) -> bytes:
+        """Call *method* (a gRPC path) once; call it under :meth:`deadline`.
+
+        Raises :exc:`~rlmesh_trio.errors.HandshakeError` for what the server answers instead, and
+        :exc:`~rlmesh_trio.errors.ConnectError` when the connection is lost.
+        """
+
+        async def call() -> bytes | None:
+            stream = self._request(method, Cardinality.UNARY_UNARY)
+            async with stream:
+                await stream.send_message(request, end=True)
+                return await stream.recv_message()
+
+        try:
+            reply = await self._service.asyncio(call)
+        except Exception as error:
+            raise self._explain(error, method) from error
+        if reply is None:
+            raise HandshakeError(f"{self.address} answered {method} without a message")
+        return reply
+
+    async def join(
+        self, method: str, peer: str, decode: Decoder[Arm, Payload], *, plain: bool = False
+    ) -> JoinStream[Arm, Payload]:
+        """Open the stream *method*; once in a channel, under :meth:`deadline`. *plain* forbids the fast path.
+
+        A server that is still busy with the client before us gets a second. Raises as :meth:`unary`.
+        """
+        patience = trio.current_time() + _HANDOVER
+        pause = 0.02
+        while True:
+            try:
+                return await self._open_stream(method, JoinStream(peer, decode), plain)
+            except Exception as error:
+                occupied = isinstance(error, GRPCError) and error.status is Status.FAILED_PRECONDITION
+                if not occupied or trio.current_time() + pause > patience:
+                    raise self._explain(error, method) from error
+            await trio.sleep(pause)
+            pause *= 2
+
+    async def _open_stream(self, method: str, join: JoinStream[Arm, Payload], plain: bool) -> JoinStream[Arm, Payload]:
+        stream = self._request(method, Cardinality.STREAM_STREAM)
+
+        async def call() -> None:
+            await stream.__aenter__()
+            try:
+                await stream.send_request()
+                await stream.recv_initial_metadata()
+            except BaseException as error:
+                await stream.__aexit__(type(error), error, error.__traceback__)
+                raise
+
+        service = self._service
+        await service.asyncio(call)
+        raw = stream._stream  # pyright: ignore[reportPrivateUsage]
+        assert raw.id is not None
+        service.protocol.watch(raw.id, join)
+        join.attach(open_pipe(service.link, service.protocol, service.splitter, raw.id, join.deliver, plain=plain))
+        service.link.awaited = join.awaited
+        if raw.trailers is not None:
+            join.ended(dict(raw.trailers))
+        return join
+
+    def _request(self, method: str, cardinality: Cardinality) -> "GrpcStream[bytes, bytes]":
+        return self._service.grpc.request(method, cardinality, bytes, bytes, metadata=self._metadata)
+
+    def _explain(self, error: Exception, method: str) -> SessionError:
+        """What *error*, met in a call of *method*, means to us."""
+        where, service = self.address, method.strip("/").partition("/")[0]
+        if isinstance(error, SessionError):
+            return error
+        if isinstance(error, GRPCError):
+            text = error.message or "no reason given"
+            match error.status:
+                case Status.UNAUTHENTICATED | Status.PERMISSION_DENIED:
+                    given = "refused the token" if self._metadata else "asks for a token, and none was given"
+                    return HandshakeError(f"{where} {given}: {text}")
+                case Status.UNIMPLEMENTED:
+                    return HandshakeError(f"{where} speaks gRPC, but does not offer {service}: {text}")
+                case Status.FAILED_PRECONDITION:
+                    return HandshakeError(f"{where} does not take this client now: {text}")
+                case Status.UNAVAILABLE:
+                    return ConnectError(f"{where} is unavailable: {text}")
+                case Status.UNKNOWN:
+                    return HandshakeError(f"{where} does not answer as a gRPC server does: {text}")
+                case status:
+                    return HandshakeError(f"{where} answered {method} with status {status.name}: {text}")
+        if isinstance(error, StreamTerminatedError):
+            reason = str(error)
+            if reason.startswith("protocol error"):
+                return HandshakeError(f"{where} does not speak HTTP/2 as gRPC does: {reason}")
+            return ConnectError(f"{where} accepted the connection and dropped it before it answered: {reason}")
+        return HandshakeError(f"{where} answered {method} against the rules of gRPC: {error!r}")
+
+
+class _Service:
+    """Whatever runs for a channel: the asyncio loop with grpclib in it, and the socket's two tasks."""
+
+    grpc: "_OneConnection"
+    protocol: ClientProtocol
+    splitter: FrameSplitter
+    _loop: object
+
+    def __init__(self, address: Address, sock: socket.socket) -> None:
+        self._address = address
+        self._scope = trio.CancelScope(shield=True)
+        self.link = Link(sock)
+        self.ready = trio.Event()
+
+    @trio.lowlevel.enable_ki_protection
+    async def run(self) -> None:
+        """Serve until :meth:`stop`."""
+        try:
+            with self._scope:
+                async with _trio_asyncio.open_loop() as self._loop:
+                    self.grpc = _OneConnection(self._address, self.link)
+                    try:
+                        self.protocol = self.grpc.protocol
+                        self.splitter = FrameSplitter(self.protocol.data_received)
+                        self.link.receive = self.splitter.feed
+                        async with trio.open_nursery() as pumps:
+                            pumps.start_soon(self.link.read_all)
+                            pumps.start_soon(self.link.send_rest)
+                            self.ready.set()
+                    finally:
+                        self.grpc.close()
+        finally:
+            self.link.close()
+
+    def stop(self) -> None:
+        """Close the connection, whatever is under way."""
+        self._scope.cancel()
+
+    async def asyncio(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run *work* on the asyncio side."""
+        try:
+            return cast("T", await _trio_asyncio.aio_as_trio(work, loop=self._loop)())
+        except asyncio.CancelledError:
+            raise StreamTerminatedError("the connection was closed on this side") from None
+
+
+class _OneConnection(GrpcChannel):
+    """A grpclib channel over a link that is already open, which it never replaces."""
+
+    def __init__(self, address: Address, link: Link) -> None:
+        host, port = address.host or "localhost", address.port or None
+        super().__init__(host, port, codec=_AsBytes())  # pyright: ignore[reportUnknownMemberType]
+        self.protocol = ClientProtocol(self._h2_config)
+        link.set_protocol(self.protocol)
+        self.protocol.connection_made(link)
+
+    async def __connect__(self) -> ClientProtocol:
+        if self.protocol.lost:
+            raise StreamTerminatedError("the connection is closed")
+        return self.protocol
+
+    def close(self) -> None:
+        self.protocol.connection_lost(None)
+
+
+class _AsBytes(CodecBase):
+    """Messages are encoded elsewhere."""
+
+    @property
+    def __content_subtype__(self) -> str:
+        return "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002
+        return message
+
+    def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002
+        return data
+
+
+def _metadata(token: str | None) -> dict[str, str]:
+    """What goes with every call. The token is never part of a text."""
+    if not token:
+        return {}
+    if len(token) > _MAX_TOKEN:
+        raise HandshakeError(f"the token has {len(token)} characters; at most {_MAX_TOKEN} can be sent")
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise HandshakeError("the token cannot be sent: only printable ASCII can, without blanks around it")
+    return {"authorization": token}

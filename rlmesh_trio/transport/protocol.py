@@ -1,0 +1,223 @@
+"""grpclib's client protocol with what it lacks: replies survive the end of their stream, and of the server.
+
+As shipped, a reset without error that follows a complete answer loses the answer; a GOAWAY without error kills the
+replies still due; closing waits for unsent bytes; an HTTP/2 frame of an unknown kind is fatal.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+import trio
+from grpclib.client import Handler
+from grpclib.config import Configuration
+from grpclib.protocol import Connection, EventsProcessor, H2Protocol, Stream
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError as H2Error
+from h2.settings import SettingCodes
+from hyperframe.frame import Frame, GoAwayFrame
+
+from rlmesh_trio.transport.frames import MAX_FRAME_SIZE
+from rlmesh_trio.transport.link import Link
+
+__all__ = ("ClientProtocol", "StreamWatcher")
+
+_WINDOW = 2**31 - 1
+_DEFAULT_WINDOW = 2**16 - 1
+
+_FrameReceiver = Callable[[Any], tuple[list[Frame], list[Event]]]
+
+_CONFIGURATION = Configuration(
+    _keepalive_time=30.0,
+    _keepalive_timeout=10.0,
+    _keepalive_permit_without_calls=True,
+    _http2_max_pings_without_data=0,
+    _http2_min_sent_ping_interval_without_data=1.0,
+).__for_client__()
+
+
+class StreamWatcher(Protocol):
+    """Who is told at once, beside grpclib, what happens to one stream."""
+
+    def received(self, data: bytes) -> None:
+        """Payload that came through h2."""
+        ...
+
+    def writable(self) -> None:
+        """The peer may take more than before."""
+        ...
+
+    def ended(self, trailers: Mapping[str, str]) -> None:
+        """The peer has finished the stream."""
+        ...
+
+    def broken(self, reason: str) -> None:
+        """The stream was reset, or its connection is gone."""
+        ...
+
+
+class ClientProtocol(H2Protocol):
+    """Speaks HTTP/2 over a :class:`~rlmesh_trio.transport.link.Link`: one connection, never redialled."""
+
+    h2: H2Connection
+
+    def __init__(self, h2_config: H2Configuration) -> None:
+        self._handler = Handler()
+        self._events: _Events
+        super().__init__(self._handler, _CONFIGURATION, h2_config)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the connection, both windows at their largest, frames of up to 1 MiB."""
+        assert isinstance(transport, Link)
+        h2 = self.h2 = H2Connection(config=self.h2_config)
+        h2.initiate_connection()
+        h2.increment_flow_control_window(_WINDOW - _DEFAULT_WINDOW)
+        h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW, SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_SIZE})
+        _let_replies_outlive_goaway(h2)
+        self.connection = _Connection(h2, transport, config=self.config)
+        self.processor = self._events = _Events(self._handler, self.connection)
+        self.connection.flush()
+        self.connection.initialize()
+
+    @property
+    def lost(self) -> bool:
+        """Whether no new call can be made."""
+        return self._handler.connection_lost
+
+    def data_received(self, data: bytes) -> None:
+        """Take whole frames."""
+        try:
+            events = self.connection.feed(data)
+        except H2Error as error:
+            self.processor.close(f"protocol error: {error}")
+            return
+        self.connection.flush()
+        for event in events:
+            self.processor.process(event)
+        self.connection.flush()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End every stream that is not complete."""
+        if isinstance(exc, trio.ClosedResourceError):
+            self.processor.close("no answer to a keepalive ping")
+        else:
+            self.processor.close(str(exc) if exc else "the peer hung up")
+
+    def watch(self, stream_id: int, watcher: StreamWatcher) -> None:
+        """From now on tell *watcher* what happens to the stream."""
+        self._events.watchers[stream_id] = watcher
+
+    def unwatch(self, stream_id: int) -> None:
+        """Undo :meth:`watch`."""
+        self._events.watchers.pop(stream_id, None)
+
+
+class _Connection(Connection):
+    def close(self) -> None:
+        """Close without waiting for unsent bytes, which a peer that has stopped reading would make endless."""
+        if not self.is_closing():
+            self._transport.abort()
+        super().close()
+
+
+class _Events(EventsProcessor):
+    connection: _Connection
+
+    def __init__(self, handler: Handler, connection: _Connection) -> None:
+        super().__init__(handler, connection)
+        self.watchers: dict[int, StreamWatcher] = {}
+        self._closed = False
+
+    def process(self, event: Event) -> None:
+        if not self._closed and event.__class__ in self.processors:
+            super().process(event)
+
+    def process_data_received(self, event: DataReceived) -> None:
+        watcher = self.watchers.get(event.stream_id)
+        if watcher is None:
+            super().process_data_received(event)
+        else:
+            self.connection.ack(event.stream_id, event.flow_controlled_length)
+            watcher.received(event.data)
+
+    def process_window_updated(self, event: WindowUpdated) -> None:
+        super().process_window_updated(event)
+        self._writable()
+
+    def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
+        super().process_remote_settings_changed(event)
+        self._writable()
+
+    def _writable(self) -> None:
+        for watcher in self.watchers.values():
+            watcher.writable()
+
+    def process_stream_ended(self, event: StreamEnded) -> None:
+        super().process_stream_ended(event)
+        watcher, stream = self.watchers.get(event.stream_id), self.streams.get(event.stream_id)
+        if watcher is not None and stream is not None:
+            watcher.ended(dict(stream.trailers or ()))
+
+    def process_stream_reset(self, event: StreamReset) -> None:
+        stream = self.streams.get(event.stream_id)
+        if stream is not None and _is_complete(stream) and event.error_code == ErrorCodes.NO_ERROR:
+            return
+        super().process_stream_reset(event)
+        if watcher := self.watchers.get(event.stream_id):
+            watcher.broken(f"the peer reset the stream with HTTP/2 error {_error_name(event.error_code)}")
+
+    def process_connection_terminated(self, event: ConnectionTerminated) -> None:
+        if event.error_code == ErrorCodes.NO_ERROR:
+            self.handler.close()
+        else:
+            text = f": {event.additional_data.decode(errors='replace')}" if event.additional_data else ""
+            self.close(f"the peer closed the connection with HTTP/2 error {_error_name(event.error_code)}{text}")
+
+    def close(self, reason: str = "closed") -> None:
+        """End every stream that is not complete. Once."""
+        if self._closed:
+            return
+        self._closed = True
+        self.connection.close()
+        self.handler.close()
+        for stream in self.streams.values():
+            if not _is_complete(stream):
+                stream.__terminated__(reason)
+        for watcher in list(self.watchers.values()):
+            watcher.broken(reason)
+
+
+def _is_complete(stream: Stream) -> bool:
+    """Whether the peer's answer is whole: its status is in."""
+    return stream.trailers is not None or any(name == "grpc-status" for name, _ in stream.headers or ())
+
+
+def _error_name(code: ErrorCodes | int | None) -> str:
+    return code.name if isinstance(code, ErrorCodes) else str(code)
+
+
+def _let_replies_outlive_goaway(h2: H2Connection) -> None:
+    """Let h2 report a GOAWAY without error and go on, instead of refusing all frames behind it."""
+    table = cast("dict[type[Frame], _FrameReceiver]", vars(h2)["_frame_dispatch_table"])
+    refuse = table[GoAwayFrame]
+
+    def receive(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        if frame.error_code:
+            return refuse(frame)
+        event = ConnectionTerminated()
+        event.error_code = ErrorCodes.NO_ERROR
+        event.last_stream_id = frame.last_stream_id
+        return [], [event]
+
+    table[GoAwayFrame] = receive
