@@ -248,8 +248,6 @@ def _read_reset(reply: EnvReply, data: bytes, pos: int, end: int) -> None:
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
 
 
 def _merged(metadata: object, encoded: bytes) -> LazyMetadata:

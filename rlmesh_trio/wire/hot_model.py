@@ -291,8 +291,6 @@ def _read_predict(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
 
 
 def _read_context(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
@@ -320,8 +318,6 @@ def _read_context(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
 
 
 def _read_results(results: list[PredictReply | EndpointError], data: bytes, pos: int, end: int) -> None:
@@ -336,8 +332,6 @@ def _read_results(results: list[PredictReply | EndpointError], data: bytes, pos:
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
 
 
 def _read_result(data: bytes, pos: int, end: int) -> PredictReply | EndpointError:
@@ -360,8 +354,6 @@ def _read_result(data: bytes, pos: int, end: int) -> PredictReply | EndpointErro
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
     if isinstance(outcome, PredictReply):
         return outcome
     if outcome is None:

@@ -103,8 +103,6 @@ def _read_map(into: dict[str, MetaValue], data: bytes, pos: int, end: int, level
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
 
 
 def _read_entry(into: dict[str, MetaValue], data: bytes, pos: int, end: int, level: int) -> None:
@@ -123,8 +121,6 @@ def _read_entry(into: dict[str, MetaValue], data: bytes, pos: int, end: int, lev
         else:
             value = _read_value(value, data, pos, stop, level)
         pos = stop
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
     into[key] = value
 
 
@@ -184,8 +180,6 @@ def _read_list(into: list[MetaValue], data: bytes, pos: int, end: int, level: in
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
 
 
 def encode_metadata(metadata: Mapping[str, object]) -> bytes:

@@ -32,8 +32,6 @@ def read_leaves(data: bytes, pos: int, end: int) -> list[Leaf]:
             pos = stop
         else:
             pos = skip_field(data, tag, pos, end)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
     return leaves
 
 

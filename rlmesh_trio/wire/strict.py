@@ -60,7 +60,11 @@ def decode(message_class: type[M], data: bytes, *, what: str) -> M:
 
 
 def encode(message: betterproto.Message) -> bytes:
-    """Write *message*; raises :exc:`~rlmesh_trio.errors.ProtocolError` when a value does not fit its field."""
+    """Write *message*.
+
+    A double of -0.0 outside a oneof, and a map entry whose key and value are both empty, are left off. Raises
+    :exc:`~rlmesh_trio.errors.ProtocolError` when a value does not fit its field.
+    """
     name = type(message).__name__
     try:
         data = bytes(message)

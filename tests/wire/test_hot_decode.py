@@ -153,6 +153,10 @@ UNUSUAL = {
     "interrupted episode with bad info": b"\x52\x06\x2a\x04\x52\x02\x0a\x05",
     "close twice": b"\x22\x00\x22\x00",
     "close, step": b"\x22\x00\x12\x00",
+    "code beyond the end of its error": b"\x52\x02\x08\x80\x01",
+    "count beyond the end of its episode": b"\x12\x04\x32\x02\x18\x80\x01",
+    "double beyond the end of its episode": b"\x12\x04\x32\x02\x29\x00" + bytes(8),
+    "tag beyond the end of its message": b"\x12\x01\xaa\x01\x00",
     "group": b"\x4b\x4c",
 }
 
