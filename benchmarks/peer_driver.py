@@ -3,8 +3,6 @@
 # ruff: noqa: ARG002 - the signatures are the library's
 
 import os
-import resource
-import time
 from typing import Any
 
 import attrs
@@ -14,36 +12,28 @@ import rlmesh.numpy
 from numpy.typing import NDArray
 
 from benchmarks.jobs import Job, Sample, answer_lines
+from benchmarks.timing import Forwards, Stopwatch
 
 ACTION = np.zeros(2, np.float32)
 
 
-class Timed(rlmesh.numpy.Model[Any, Any]):
-    """A model that decides nothing, as slowly as asked."""
+class IdleModel(rlmesh.numpy.Model[Any, Any]):
+    """Decides nothing, as slowly as asked."""
 
-    def __init__(self, pause: float) -> None:
-        self.pause = pause
-        self.forwards = 0
-        self.forward_seconds = 0.0
+    def __init__(self, forwards: Forwards) -> None:
+        self.forwards = forwards
         super().__init__()
 
-    def think(self) -> None:
-        self.forwards += 1
-        if self.pause:
-            before = time.perf_counter()
-            time.sleep(self.pause)
-            self.forward_seconds += time.perf_counter() - before
 
-
-class SingleModel(Timed):
+class SingleModel(IdleModel):
     def predict(self, observation: Any) -> NDArray[np.float32]:
-        self.think()
+        self.forwards.think()
         return ACTION
 
 
-class BatchedModel(Timed):
+class BatchedModel(IdleModel):
     def predict_batch(self, observations: Any) -> NDArray[np.float32]:
-        self.think()
+        self.forwards.think()
         return np.zeros((len(observations), 2), np.float32)
 
 
@@ -69,7 +59,7 @@ class EveryHook(rlmesh.RunHooks):
         self.seen += 1
 
 
-def drive(model: Timed, job: Job) -> int:
+def drive(model: IdleModel, job: Job) -> int:
     """Run *job* and return the lane steps taken."""
     if job.mode == "stream":
         return stream(model, job)
@@ -78,7 +68,7 @@ def drive(model: Timed, job: Job) -> int:
     return result.total_steps
 
 
-def stream(model: Timed, job: Job) -> int:
+def stream(model: IdleModel, job: Job) -> int:
     """Step by step in the caller's hands: the peer's only way to hand out what happens as it happens."""
     steps = 0
     with model.session(job.address) as session:
@@ -91,17 +81,10 @@ def stream(model: Timed, job: Job) -> int:
 
 
 def measure(job: Job) -> Sample:
-    model = BatchedModel(job.pause) if job.batched else SingleModel(job.pause)
-    cpu = cpu_seconds()
-    before = time.perf_counter()
-    steps = drive(model, job)
-    seconds = time.perf_counter() - before
-    return Sample(steps, seconds, cpu_seconds() - cpu, model.forwards, model.forward_seconds)
-
-
-def cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    forwards = Forwards(job.pause)
+    model = BatchedModel(forwards) if job.batched else SingleModel(forwards)
+    stopwatch = Stopwatch()
+    return stopwatch.sample(drive(model, job), forwards)
 
 
 if __name__ == "__main__":

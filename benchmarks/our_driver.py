@@ -1,0 +1,46 @@
+"""Our side: run each job of stdin with the engine, through its public API, and say what it took."""
+
+from typing import Any
+
+import attrs
+import numpy as np
+import trio
+from numpy.typing import NDArray
+
+from benchmarks.jobs import Job, Sample, answer_lines
+from benchmarks.listeners import EveryHook
+from benchmarks.timing import Forwards, Stopwatch
+from rlmesh_trio import Report, SessionSpec, connect_env, open_session, run_session
+from rlmesh_trio.endpoints.local_model import open_local_model
+
+
+async def measure(job: Job) -> Sample:
+    forwards = Forwards(job.pause)
+
+    def policy(observations: NDArray[Any]) -> NDArray[np.float32]:
+        forwards.think()
+        return np.zeros((len(observations), 2), np.float32)
+
+    async with open_local_model(policy) as model:
+        stopwatch = Stopwatch()
+        async with connect_env(job.address) as env:
+            spec = SessionSpec.for_env(env, max_episodes=job.episodes)
+            await model.resolve(spec)
+            if job.mode == "stream":
+                async with open_session(spec, env, model) as session:
+                    report = await follow(session)
+            else:
+                hooks = EveryHook() if job.mode == "hooks" else None
+                report = await run_session(spec, env, model, hooks=hooks)
+        return stopwatch.sample(sum(episode.step_count for episode in report.episodes), forwards)
+
+
+async def follow(session: Any) -> Report:
+    seen = 0
+    async for _event in session.events():
+        seen += 1
+    return session.report
+
+
+if __name__ == "__main__":
+    answer_lines({}, lambda line: attrs.asdict(trio.run(measure, Job(**line))))
