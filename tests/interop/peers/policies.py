@@ -5,7 +5,18 @@ from typing import Any, cast
 
 import numpy as np
 
-__all__ = ("POLICIES", "Decide", "act", "act_chunk", "act_rows", "row_count")
+__all__ = (
+    "POLICIES",
+    "Decide",
+    "act",
+    "act_chunk",
+    "act_chunk_rows",
+    "act_rows",
+    "cartpole",
+    "counter",
+    "kitchen",
+    "row_count",
+)
 
 Decide = Callable[[Any, int], Any]
 
