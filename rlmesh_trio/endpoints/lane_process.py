@@ -24,6 +24,7 @@ from rlmesh_trio.spec import EnvContract
 __all__ = ("ProcessWorker",)
 
 _CHILD_MODULE = "rlmesh_trio.endpoints.lane_child"
+_EXIT_GRACE = 5.0
 _READ_AT_LEAST = 65536
 
 
@@ -147,7 +148,7 @@ class ProcessWorker:
         return b"".join(parts)
 
     async def _ending_of(self, process: trio.Process) -> str:
-        with trio.move_on_after(CLOSE_GRACE):
+        with trio.move_on_after(_EXIT_GRACE):
             await process.wait()
         code = process.returncode
         if code is None:

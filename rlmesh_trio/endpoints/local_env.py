@@ -173,17 +173,17 @@ class LocalEnv:
         return named
 
     def _seeds_of(self, request: ResetRequest, lanes: Sequence[int]) -> Sequence[int]:
-        """One seed per lane, or none. One spreads over a lockstep vector; what a single lane cannot use is dropped."""
+        """One seed per lane, or none.
+
+        A lockstep vector spreads a single one, which is then known for the first lane only; a single env takes the
+        first it is given.
+        """
         seeds = request.seeds
-        if not seeds:
-            return ()
-        if len(seeds) == 1 and not self.subset_step:
-            return range(seeds[0], seeds[0] + len(lanes))
         if len(self._all_lanes) == 1 and not request.env_indices:
             return seeds[:1]
-        if len(seeds) != len(lanes):
-            raise EndpointError("INVALID_ACTION", f"{len(seeds)} seeds for {len(lanes)} lanes", True)
-        return seeds
+        if len(seeds) in (0, len(lanes)) or (len(seeds) == 1 and not self.subset_step):
+            return seeds
+        raise EndpointError("INVALID_ACTION", f"{len(seeds)} seeds for {len(lanes)} lanes", True)
 
     def _infos_of(self, reply: HostReply, lanes: int) -> InfosOf:
         """How to find one lane's own infos, by its position, in those of the whole reply."""

@@ -2,7 +2,13 @@
 
 A *form* turns requests into one batch (``decode``), asks the policy once for it (``call``), and turns the answer into
 frames of leaves, each frame one action for every row of the batch (``encode``). What a corner gets besides the
-observation it names as parameters: ``context``, ``history``, ``execution_horizon``.
+observation it names as parameters, passed by keyword:
+
+- ``context``: the row's :class:`EpisodeContext`;
+- ``history``: the row's earlier observations since the last predict, a list of :class:`PastObservation`;
+- ``execution_horizon``: how many frames will be used at most.
+
+A batched corner gets a list with an entry per row for each of the first two.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,9 +46,10 @@ class EpisodeContext(NamedTuple):
 
 
 class PastObservation(NamedTuple):
-    """An earlier observation of a row's lane, oldest first: ``step`` counts the lane's env steps over all episodes.
+    """One earlier observation of a row's lane, a member of the space; histories are oldest first.
 
-    ``episode_id`` is the episode it belonged to, which may have ended since.
+    ``episode_id`` is the episode it belonged to, which may have ended since; ``step`` counts the env steps of the
+    lane's group over all its episodes.
     """
 
     observation: Any

@@ -115,6 +115,17 @@ def children() -> set[int]:
     return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
+def is_dead(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def until_dead(pid: int) -> None:
+    """Wait for a process to be a zombie, which it stays until it is reaped."""
+    with trio.fail_after(5):
+        while not is_dead(pid):  # noqa: ASYNC110 - there is nobody to set an event
+            await trio.sleep(0.005)
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -149,7 +160,8 @@ async def test_what_goes_wrong_in_a_worker_process_is_told_for_its_lane_alone() 
     files, running = open_files(), children()
     async with open_local_env(f"{TOYS}:faulty", lanes=4, where="process") as env:
         await start(env, ids=())
-        await env.step(discrete(0, 0, 0, 0), at())
+        reply = await env.step(discrete(0, 0, 0, 0), at())
+        pids = [lane["pid"] for lane in info(reply)["final_info"]]
 
         with pytest.raises(EndpointError, match="step failed: RuntimeError: toy fault") as raised:
             await env.step(discrete(0), at(0))
@@ -157,6 +169,7 @@ async def test_what_goes_wrong_in_a_worker_process_is_told_for_its_lane_alone() 
         await env.step(discrete(0), at(0))
 
         await give_up(lambda: env.step(discrete(0), at(1)))
+        await until_dead(pids[1])
         with pytest.raises(EndpointError, match="lane 1 is lost"):
             await env.step(discrete(0), at(1))
 
