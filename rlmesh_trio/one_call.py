@@ -32,7 +32,7 @@ class RunnableEnv(Env, DescribedEnv, Protocol):
 class ResolvableModel(Model, Protocol):
     """An open model that has yet to be told its route: a local or a remote one."""
 
-    async def resolve(self, spec: SessionSpec, *, execution_horizon: int) -> None:
+    async def resolve(self, spec: SessionSpec, *, execution_horizon: int = 1) -> None:
         """Take on the route of *spec*, playing at most *execution_horizon* frames of a chunk."""
         ...
 

@@ -44,6 +44,10 @@ def _status_of(args: Sequence[str] | None) -> int:
         return _NOT_STARTED_STATUS
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED_STATUS
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        return INTERRUPTED_STATUS
     except click.ClickException as refusal:
         complain(refusal)
         return _NOT_STARTED_STATUS

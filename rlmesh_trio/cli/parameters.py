@@ -7,13 +7,16 @@ import click
 
 from rlmesh_trio.cli.output_file import JsonOutput
 
-__all__ = ("INT64", "duration", "json_output", "seeds")
+__all__ = ("INT64", "duration", "json_output", "seeds", "token_option")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([a-z]*)", re.ASCII | re.IGNORECASE)
 _SEED = re.compile(r"\s*\d+\s*", re.ASCII)
 _INT64_MAX = 2**63 - 1
 
+token_option = click.option(
+    "--token", metavar="T", envvar="RLMESH_TRIO_TOKEN", show_envvar=True, help="What the env's server asks for."
+)
 INT64 = click.IntRange(-_INT64_MAX - 1, _INT64_MAX)
 
 

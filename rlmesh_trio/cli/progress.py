@@ -22,15 +22,15 @@ _PAUSE_SECONDS = 2.5
 
 
 class Progress(Hooks):
-    """Where a run of *total* episodes stands; *clock* gives seconds.
+    """Where a run of *total* episodes of *env* stands; *clock* gives seconds.
 
     ``lanes_per_step`` is how many lanes one env step moves: the width of a lockstep vector.
     """
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, env: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total = total
         self.done = 0
-        self.stage = "connecting"
+        self.stage = f"opening {env}"
         self.lanes_per_step = 1
         self._clock = clock
         self._started = clock()

@@ -1,10 +1,13 @@
 """The report as JSON, described by ``docs/report.schema.json``.
 
 JSON has no NaN and no infinities: such a number is written as the text ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``.
+Bytes, which only an env's metadata may hold, are written in base64.
 """
 
+import base64
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 import attrs
@@ -56,8 +59,10 @@ def _strict(value: Any) -> Any:
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case dict():
-            return {key: _strict(part) for key, part in cast("dict[str, Any]", value).items()}
+        case Mapping():
+            return {key: _strict(part) for key, part in cast("Mapping[str, Any]", value).items()}
+        case bytes():
+            return base64.b64encode(value).decode()
         case list() | tuple():
             return [_strict(part) for part in cast("list[Any]", value)]
         case _:

@@ -11,7 +11,7 @@ import trio
 from rlmesh_trio.cli.complaints import complain, show_traceback
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.output_file import JsonOutput
-from rlmesh_trio.cli.parameters import INT64, duration, json_output, seeds
+from rlmesh_trio.cli.parameters import INT64, duration, json_output, seeds, token_option
 from rlmesh_trio.cli.report_json import json_text, report_document
 from rlmesh_trio.cli.run_job import Outcome, RunJob, run_job
 from rlmesh_trio.cli.summary import print_rows, summary_rows
@@ -29,9 +29,7 @@ __all__ = ("run_command",)
     show_default=True,
     help="random, zero, a model server's address, or module:name.",
 )
-@click.option(
-    "--token", metavar="T", envvar="RLMESH_TRIO_TOKEN", show_envvar=True, help="What the env's server asks for."
-)
+@token_option
 @click.option(
     "--episodes",
     metavar="N",

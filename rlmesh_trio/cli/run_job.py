@@ -63,13 +63,14 @@ class RunJob:
 
     @property
     def limits(self) -> Limits:
-        """The default limits, but for those that were given."""
+        """The default limits, but for those given; a model's server is waited for no longer than an env's."""
         given = {
             "env_step_timeout": self.step_timeout,
             "env_reset_timeout": self.reset_timeout,
             "model_predict_timeout": self.predict_timeout,
         }
-        return Limits(**{name: seconds for name, seconds in given.items() if seconds is not None})
+        chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
+        return Limits(model_connect_timeout=Limits().env_connect_timeout, **chosen)
 
     def open_env(self) -> AbstractAsyncContextManager[RunnableEnv]:
         """The env; a limit on its steps or resets is also kept when the env runs here."""
@@ -118,7 +119,7 @@ async def run_job(job: RunJob, *, show_progress: bool) -> Outcome:
     """Run *job* to its end, or to the first signal's orderly one."""
     env = job.open_env()
     interruption = Interruption()
-    progress = Progress(job.asked) if show_progress else None
+    progress = Progress(job.env, job.asked) if show_progress else None
     async with trio.open_nursery() as helpers:
         await helpers.start(watch_signals, interruption)
         if progress is not None:

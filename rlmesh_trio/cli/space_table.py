@@ -18,13 +18,18 @@ _MOST_SHOWN = 6
 
 @attrs.frozen
 class LeafRow:
-    """One leaf: ``admits`` says in words which values it holds."""
+    """One leaf of a space. ``bounds`` are what its kind knows, ``values`` says the same in words.
+
+    Box: ``low`` and ``high``, a number each when all elements share it, else nested lists. Discrete: ``n`` and
+    ``start``. MultiDiscrete: ``nvec``. Text: ``min_length``, ``max_length`` and ``charset`` (``None``: any character).
+    """
 
     path: str
     kind: str
     dtype: str
     shape: tuple[int, ...]
-    admits: str
+    bounds: Mapping[str, Any]
+    values: str
 
 
 def leaf_rows(space: ValueSpace) -> list[LeafRow]:
@@ -46,33 +51,41 @@ def _members(space: gymnasium.Space[Any]) -> Iterator[gymnasium.Space[Any]]:
 
 
 def _row(leaf: LeafSpec, space: gymnasium.Space[Any]) -> LeafRow:
-    return LeafRow(leaf.path, leaf.kind, leaf.dtype, leaf.shape, _admitted(space))
+    bounds, values = _bounds(space)
+    return LeafRow(leaf.path, leaf.kind, leaf.dtype, leaf.shape, bounds, values)
 
 
-def _admitted(space: gymnasium.Space[Any]) -> str:
+def _bounds(space: gymnasium.Space[Any]) -> tuple[dict[str, Any], str]:
     match space:
         case spaces.Box():
-            low, high = _values(space.low), _values(space.high)
-            return f"{low} to {high}"
+            low, high = _shared(space.low), _shared(space.high)
+            return {"low": low, "high": high}, f"{_words(low)} to {_words(high)}"
         case spaces.Discrete():
-            return f"{space.start} to {space.start + space.n - 1}"
+            n, start = int(space.n), int(space.start)
+            return {"n": n, "start": start}, f"{start} to {start + n - 1}"
         case spaces.MultiDiscrete():
-            return f"0 to {_values(space.nvec - 1)}"
+            counts = space.nvec.tolist()
+            return {"nvec": counts}, f"0 to {_words((space.nvec - 1).tolist())}"
         case spaces.MultiBinary():
-            return "0 or 1"
+            return {}, "0 or 1"
         case spaces.Text():
-            alphabet = "any characters" if isinstance(space, OpenText) else f"of {len(space.character_set)} characters"
-            return f"{space.min_length} to {space.max_length} long, {alphabet}"
+            charset = None if isinstance(space, OpenText) else "".join(space.character_list)
+            bounds = {"min_length": space.min_length, "max_length": space.max_length, "charset": charset}
+            alphabet = "any characters" if charset is None else f"characters of {charset!r}"
+            return bounds, f"{space.min_length} to {space.max_length} {alphabet}"
         case _:
-            return ""
+            return {}, ""
 
 
-def _values(array: Any) -> str:
-    """One number when all are equal, else the first few."""
-    flat = np.asarray(array).ravel()
-    if not flat.size:
-        return "nothing"
-    if (flat == flat[0]).all():
-        return f"{flat[0]:.6g}"
+def _shared(bound: np.ndarray[Any, Any]) -> Any:
+    """The one number in *bound*, or all of them as nested lists."""
+    return bound.flat[0].item() if bound.size and (bound == bound.flat[0]).all() else bound.tolist()
+
+
+def _words(bound: Any) -> str:
+    """A number, or the first few of several."""
+    flat = np.asarray(bound).ravel()
+    if np.ndim(bound) == 0:
+        return f"{bound:.6g}"
     shown = " ".join(f"{value:.4g}" for value in flat[:_MOST_SHOWN])
-    return f"[{shown}{' …' if flat.size > _MOST_SHOWN else ''}]"
+    return f"[{shown} …]" if flat.size > _MOST_SHOWN else f"[{shown}]"

@@ -27,12 +27,8 @@ def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int)
     times = step_times(report)
     if times is not None:
         rest = "engine" if lanes == 1 else "engine and waiting"
-        rows.append(
-            (
-                "time per step",
-                f"env {_number(times.env)} ms, model {_number(times.model)} ms, {rest} {_number(times.rest)} ms",
-            )
-        )
+        spent = (("env", times.env), ("model", times.model), (rest, times.rest))
+        rows.append(("time per step", ", ".join(f"{what} {_number(ms)} ms" for what, ms in spent)))
     return rows
 
 

@@ -46,14 +46,14 @@ def window(steps: int, horizon: str = "window") -> TelemetryTaken:
 
 
 async def started(clock: Clock, total: int = 10) -> Progress:
-    progress = Progress(total, clock)
+    progress = Progress("CartPole-v1", total, clock)
     await progress.session_started(SessionStarted("local", ROUTE, "env"))
     return progress
 
 
 async def test_the_stages_before_a_session() -> None:
-    progress = Progress(10, Clock())
-    assert progress.line() == "connecting …"
+    progress = Progress("CartPole-v1", 10, Clock())
+    assert progress.line() == "opening CartPole-v1 …"
     await progress.session_started(SessionStarted("local", ROUTE, "env"))
     assert progress.line() == "0/10 episodes"
 
