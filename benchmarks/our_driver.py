@@ -1,4 +1,7 @@
-"""Our side: run each job of stdin with the engine, through its public API, and say what it took."""
+"""Our side: run each job of stdin with the engine, through its public API, and say what it took.
+
+The policy runs where such a one belongs: inline when it answers at once, in a thread when it blocks.
+"""
 
 from typing import Any
 
@@ -10,8 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.jobs import Job, Sample, answer_lines
 from benchmarks.listeners import EveryHook
 from benchmarks.timing import Forwards, Stopwatch
-from rlmesh_trio import Report, SessionSpec, connect_env, open_session, run_session
-from rlmesh_trio.endpoints.local_model import open_local_model
+from rlmesh_trio import Report, Session, SessionSpec, connect_env, open_local_model, open_session, run_session
 
 
 async def measure(job: Job) -> Sample:
@@ -21,7 +23,7 @@ async def measure(job: Job) -> Sample:
         forwards.think()
         return np.zeros((len(observations), 2), np.float32)
 
-    async with open_local_model(policy) as model:
+    async with open_local_model(policy, where="thread" if job.pause else "inline") as model:
         stopwatch = Stopwatch()
         async with connect_env(job.address) as env:
             spec = SessionSpec.for_env(env, max_episodes=job.episodes)
@@ -35,7 +37,7 @@ async def measure(job: Job) -> Sample:
         return stopwatch.sample(sum(episode.step_count for episode in report.episodes), forwards)
 
 
-async def follow(session: Any) -> Report:
+async def follow(session: Session) -> Report:
     seen = 0
     async for _event in session.events():
         seen += 1
