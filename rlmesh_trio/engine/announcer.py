@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 
 from rlmesh_trio.engine.listeners import Listeners, transform_failed
-from rlmesh_trio.engine.relay import RelayLeg
+from rlmesh_trio.engine.relay import Converted, Leg, RelayLeg
 from rlmesh_trio.engine.route import LaneSlot
 from rlmesh_trio.events import (
     ActionReceived,
@@ -21,7 +21,9 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import ValueSpace
 from rlmesh_trio.telemetry.aggregate import Telemetry
 
-__all__ = ("Announcer",)
+__all__ = ("Announcer", "FinishedEpisode")
+
+FinishedEpisode = tuple[LaneSlot, EpisodeSummary, Metadata | None]
 
 
 class Announcer:
@@ -55,6 +57,13 @@ class Announcer:
         self, observation: Leaves | None, leg: RelayLeg, *, is_reset: bool, infos: Metadata | None
     ) -> Leaves | None:
         """Transform, relay and emit one observation; what the model shall see."""
+        transform, notify = self._listeners.transform_observation, self._listeners.observation_emitted
+        if transform is None and notify is None:
+            converted = leg.relay(self._observation_space, observation)
+            if converted is None:
+                return observation
+            await self._advise("env_to_model", converted)
+            return converted.leaves
         lanes = self._lanes
         first = lanes[0]
         event = ObservationEmitted(
@@ -73,7 +82,6 @@ class Announcer:
             observation,
             infos,
         )
-        transform = self._listeners.transform_observation
         if transform is not None:
             started = perf_counter_ns()
             try:
@@ -85,17 +93,21 @@ class Announcer:
         converted = leg.relay(event.observation_space, event.observation)
         if converted is not None:
             event.observation, event.observation_space = converted.leaves, converted.space
-            if converted.advisory is not None and self._listeners.relay_advisory is not None:
-                await self._listeners.relay_advisory(
-                    RelayAdvised(self._session_id, self._route, "env_to_model", converted.advisory)
-                )
+            await self._advise("env_to_model", converted)
         seen = event.observation
-        if self._listeners.observation_emitted is not None:
-            await self._listeners.observation_emitted(event)
+        if notify is not None:
+            await notify(event)
         return seen
 
     async def action(self, action: Leaves, leg: RelayLeg) -> Leaves:
         """Transform, relay and announce one action; what the env shall get."""
+        transform, notify = self._listeners.transform_action, self._listeners.action_received
+        if transform is None and notify is None:
+            converted = leg.relay(self._action_space, action)
+            if converted is None:
+                return action
+            await self._advise("model_to_env", converted)
+            return converted.leaves
         first = self._lanes[0]
         event = ActionReceived(
             self._session_id,
@@ -110,7 +122,6 @@ class Announcer:
             action,
             action,
         )
-        transform = self._listeners.transform_action
         if transform is not None:
             started = perf_counter_ns()
             try:
@@ -122,14 +133,16 @@ class Announcer:
         converted = leg.relay(event.action_space, event.action)
         if converted is not None:
             event.action, event.action_space = converted.leaves, converted.space
-            if converted.advisory is not None and self._listeners.relay_advisory is not None:
-                await self._listeners.relay_advisory(
-                    RelayAdvised(self._session_id, self._route, "model_to_env", converted.advisory)
-                )
+            await self._advise("model_to_env", converted)
         sent = event.action
-        if self._listeners.action_received is not None:
-            await self._listeners.action_received(event)
+        if notify is not None:
+            await notify(event)
         return sent
+
+    async def _advise(self, leg: Leg, converted: Converted) -> None:
+        notify = self._listeners.relay_advisory
+        if converted.advisory is not None and notify is not None:
+            await notify(RelayAdvised(self._session_id, self._route, leg, converted.advisory))
 
     def step(
         self,
@@ -189,8 +202,14 @@ class Announcer:
                 )
             )
 
-    def completion(self, lane: LaneSlot, summary: EpisodeSummary, final_info: Metadata | None) -> EpisodeCompleted:
-        """The event that ends an episode; whether it goes out now or at the roll is the group's business."""
+    async def completed(self, finished: Sequence[FinishedEpisode]) -> None:
+        """Announce finished episodes, while their lanes still hold them."""
+        notify = self._listeners.episode_completed
+        if notify is not None:
+            for episode in finished:
+                await notify(self._completion(*episode))
+
+    def _completion(self, lane: LaneSlot, summary: EpisodeSummary, final_info: Metadata | None) -> EpisodeCompleted:
         return EpisodeCompleted(
             self._session_id,
             self._route,
@@ -210,13 +229,6 @@ class Announcer:
             summary.predict_ms,
             summary.step_ms,
         )
-
-    async def completed(self, events: Sequence[EpisodeCompleted]) -> None:
-        """Announce finished episodes."""
-        notify = self._listeners.episode_completed
-        if notify is not None:
-            for event in events:
-                await notify(event)
 
     async def cold_start(self, elapsed_ns: int, episodes: int) -> None:
         """Say that the group's first reset is done."""

@@ -36,6 +36,7 @@ async def end_session(
     spec, route = parts.spec, parts.route
     source = Route(spec.env_id, spec.env_component_id, spec.model_component_id)
     limit = spec.limits.service_close_timeout
+    parts.listeners.hurry()
     with trio.CancelScope(shield=True):
         if not parts.batcher.abandoned:
             await _evict_the_rest(parts.batcher, groups, limit)

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 import attrs
 
 from rlmesh_trio.endpoints.env import Env
-from rlmesh_trio.engine.announcer import Announcer
+from rlmesh_trio.engine.announcer import Announcer, FinishedEpisode
 from rlmesh_trio.engine.batcher import Batcher, Ticket
 from rlmesh_trio.engine.chunks import ChunkBuffer, PredictState
 from rlmesh_trio.engine.listeners import Listeners
@@ -21,7 +21,6 @@ from rlmesh_trio.engine.relay import Relay
 from rlmesh_trio.engine.route import LaneSlot, ResetPlan, Route, episode_info
 from rlmesh_trio.engine.watchdog import Operation, Watchdog
 from rlmesh_trio.errors import EndpointError, EnvRpcError, OperationTimeout, ProtocolError, SessionError
-from rlmesh_trio.events import EpisodeCompleted
 from rlmesh_trio.messages import (
     EnvReply,
     EpisodeInfo,
@@ -77,7 +76,7 @@ class LaneGroup:
         self._step_limit = spec.limits.env_step_timeout
         self._generation = 0
         self._owns_resets = spec.driver_owns_resets
-        self._deferred: list[EpisodeCompleted] = []
+        self._deferred: list[FinishedEpisode] = []
         self._roll_due = False
         self._reset_meter = EnvMeter(parts.telemetry, "env.reset", "env")
         self._step_meter = EnvMeter(parts.telemetry, "env.step", "env")
@@ -238,18 +237,17 @@ class LaneGroup:
 
     async def _end(self, ended: Sequence[tuple[LaneSlot, EpisodeRecord]]) -> None:
         """Count finished episodes and drop the plan made for them. Surplus ones are not counted or announced."""
-        events: list[EpisodeCompleted] = []
+        finished: list[FinishedEpisode] = []
         for lane, record in ended:
             lane.completed = True
             if not lane.surplus:
-                summary = self._parts.route.complete(lane, record)
-                events.append(self._announcer.completion(lane, summary, record.final_info))
+                finished.append((lane, self._parts.route.complete(lane, record), record.final_info))
         self._drop_plan()
         if self._owns_resets:
-            await self._announcer.completed(events)
+            await self._announcer.completed(finished)
             self._end_on_model([lane for lane, _ in ended])
             return
-        self._deferred.extend(events)
+        self._deferred.extend(finished)
         for lane, _ in ended:
             lane.pending_id = self._parts.route.new_id()
         self._roll_due = True
@@ -287,8 +285,8 @@ class LaneGroup:
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
     async def _announce_deferred(self) -> None:
-        events, self._deferred = self._deferred, []
-        await self._announcer.completed(events)
+        finished, self._deferred = self._deferred, []
+        await self._announcer.completed(finished)
 
     def _end_on_model(self, lanes: Sequence[LaneSlot]) -> None:
         """Queue the lanes' episodes for eviction: each id the model predicted on, once."""

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import trio
-
+from rlmesh_trio.engine.streams import EventQueue
 from rlmesh_trio.errors import HookError
 from rlmesh_trio.events import ActionReceived, Event, ObservationEmitted
 from rlmesh_trio.hooks import Hooks
@@ -32,7 +31,6 @@ _NOTICES: Final = (
     "session_failed",
 )
 _TRANSFORMS: Final = ("transform_observation", "transform_action")
-_STREAM_ROOM: Final = 64
 
 _Notice = Callable[[Any], Awaitable[None]]
 
@@ -41,7 +39,8 @@ class Listeners:
     """The session's listeners, one optional callable per hook."""
 
     def __init__(self, hooks: Hooks | None) -> None:
-        self._streams: list[trio.MemorySendChannel[Event]] = []
+        self._queues: list[EventQueue] = []
+        self._over = False
         self._hooks: dict[str, Callable[[Any], Awaitable[Any]]] = {
             name: getattr(hooks, name)
             for name in (*_NOTICES, *_TRANSFORMS)
@@ -66,22 +65,31 @@ class Listeners:
             "transform_action"
         )
 
-    def open_stream(self) -> trio.MemoryReceiveChannel[Event]:
-        """A stream of every event from now on. Its slow reader slows the session down; no event is lost."""
-        send, receive = trio.open_memory_channel[Event](_STREAM_ROOM)
-        self._streams.append(send)
-        self._bind()
-        return receive
+    def open_queue(self) -> EventQueue:
+        """A queue of every event from now on; after the end of the session, one that is over."""
+        queue = EventQueue()
+        self._queues.append(queue)
+        if self._over:
+            queue.finish()
+        else:
+            self._bind()
+        return queue
 
-    def close_streams(self) -> None:
+    def hurry(self) -> None:
+        """From now on nobody waits for a reader, however slow."""
+        for queue in self._queues:
+            queue.hurry()
+
+    def finish(self) -> None:
         """No further event will come."""
-        for stream in self._streams:
-            stream.close()
+        self._over = True
+        for queue in self._queues:
+            queue.finish()
 
     def _bind(self) -> None:
         for name in _NOTICES:
             hook = self._hooks.get(name)
-            if self._streams:
+            if self._queues:
                 setattr(self, name, self._publisher(name, hook))
             elif hook is not None:
                 setattr(self, name, self._guarded(name, hook))
@@ -98,27 +106,18 @@ class Listeners:
 
     def _publisher(self, name: str, hook: _Notice | None) -> _Notice:
         notify = None if hook is None else self._guarded(name, hook)
-        streams = self._streams
+        queues = self._queues
 
         async def publish(event: Event) -> None:
+            for queue in queues:
+                queue.put(event)
             if notify is not None:
                 await notify(event)
-            for stream in streams:
-                try:
-                    stream.send_nowait(event)
-                except trio.WouldBlock:
-                    await _send(stream, event)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    pass
+            for queue in queues:
+                if queue.is_behind:
+                    await queue.caught_up()
 
         return publish
-
-
-async def _send(stream: trio.MemorySendChannel[Event], event: Event) -> None:
-    try:
-        await stream.send(event)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        return
 
 
 def _overridden(hooks: Hooks, name: str) -> bool:

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 import uuid_utils
@@ -20,9 +20,10 @@ from rlmesh_trio.engine.relay import Relay, RelayPolicy
 from rlmesh_trio.engine.route import LaneSlot
 from rlmesh_trio.engine.route import Route as RouteBooks
 from rlmesh_trio.engine.schedulers import EagerScheduler, Scheduler
+from rlmesh_trio.engine.streams import EventStream
 from rlmesh_trio.engine.watchdog import Watchdog
 from rlmesh_trio.errors import EngineInternalError, InvalidSpec, RouteCancelled, SessionError
-from rlmesh_trio.events import Event, RelayAdvised, Route, SessionStarted, TelemetryTaken
+from rlmesh_trio.events import RelayAdvised, Route, SessionStarted, TelemetryTaken
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.report import Report, TelemetrySnapshot
 from rlmesh_trio.spec import SessionSpec, declares_reset_option
@@ -65,8 +66,8 @@ class Session:
         self._failure: SessionError | None = None
         self._ended = trio.Event()
         self._told = False
+        self._complete = False
         self._scope = trio.CancelScope()
-        self._streams: list[trio.MemoryReceiveChannel[Event]] = []
         self._telemetry_report: TelemetrySnapshot | None = None
         self._source = Route(spec.env_id, spec.env_component_id, spec.model_component_id)
 
@@ -117,8 +118,11 @@ class Session:
         )
 
     def cancel(self, reason: str = DEFAULT_CANCEL_REASON) -> None:
-        """End the session in order; its outcome is :exc:`RouteCancelled` with *reason*, unless it had failed before."""
-        if self._ended.is_set() or self._failure is not None:
+        """End the session in order; its outcome is :exc:`RouteCancelled` with *reason*.
+
+        One that has failed or played its last episode keeps the outcome it has.
+        """
+        if self._complete or self._failure is not None:
             return
         step = max(lane.step for group in self._groups for lane in group.lanes)
         self._fail(RouteCancelled(self._spec.env_id, step, reason))
@@ -128,21 +132,12 @@ class Session:
         await self._ended.wait()
         return self._outcome()
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> EventStream:
         """Every event from now on, as an async iterator that ends with the session and raises what failed it.
 
-        A slow reader slows the session; no event is lost. Call it before the first await to see all events.
+        A slow reader slows the session until it ends; no event is lost. Call it before the first await to see all.
         """
-        stream = self._parts.listeners.open_stream()
-        self._streams.append(stream)
-        return self._read(stream)
-
-    async def _read(self, stream: trio.MemoryReceiveChannel[Event]) -> AsyncIterator[Event]:
-        async with aclosing(stream):
-            async for event in stream:
-                yield event
-        await self._ended.wait()
-        self._outcome()
+        return EventStream(self._parts.listeners.open_queue(), self._outcome)
 
     def _outcome(self) -> Report:
         self._told = True
@@ -166,27 +161,28 @@ class Session:
 
     async def run(self) -> None:
         """Run from start to end. The outcome is kept for :meth:`wait`; only cancellation comes out of here."""
-        interrupted: BaseException | None = None
         try:
             async with trio.open_nursery() as services:
                 services.start_soon(self._parts.batcher.run)
                 try:
                     with self._scope:
                         await self._drive()
+                        self._complete = self._failure is None
+                except BaseException:
+                    self._parts.batcher.stop()
+                    raise
                 finally:
                     self._parts.batcher.close(self._spec.limits.service_close_timeout)
         except Exception as crash:
             self._fail(crash)
-        except BaseException as error:
-            interrupted = error
+        except BaseException as interruption:
+            self.cancel(DEFAULT_CANCEL_REASON if isinstance(interruption, trio.Cancelled) else "interrupted")
             raise
         finally:
             try:
-                await end_session(
-                    self._parts, self._groups, self._model, lambda: self._failure or interrupted, self._keep
-                )
+                await end_session(self._parts, self._groups, self._model, lambda: self._failure, self._keep)
             finally:
-                self._parts.listeners.close_streams()
+                self._parts.listeners.finish()
                 if self._failure is not None:
                     self._failure.report = self.report
                 self._ended.set()
@@ -208,7 +204,7 @@ class Session:
             )
         try:
             advisory = parts.relay.to_model.check_contract(spec.env_contract)
-        except SessionError as refusal:
+        except Exception as refusal:
             self._fail(refusal)
             return
         if advisory is not None and parts.listeners.relay_advisory is not None:
@@ -246,9 +242,8 @@ class Session:
             except Exception as error:
                 failure = error
             finally:
-                for stream in self._streams:
-                    stream.close()
-                if not self._ended.is_set() and self._failure is None:
+                self._parts.listeners.hurry()
+                if self._failure is None:
                     self._told = True
                     self.cancel()
         if failure is not None:
