@@ -1,0 +1,141 @@
+"""Evictions: each episode the model predicted on is ended there once, between predicts, and then left alone."""
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+
+from rlmesh_trio.engine.session import open_session, run_session
+from rlmesh_trio.errors import (
+    EndpointError,
+)
+from rlmesh_trio.messages import PredictReply, PredictRequest
+from rlmesh_trio.spec import Limits
+from tests.engine.recorder import row
+from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
+
+either = pytest.mark.parametrize("fuses", [False, True], ids=["separate", "fused"])
+
+
+class TestEvictions:
+    async def test_each_predicted_episode_is_ended_once(self, autojump_clock: trio.testing.MockClock) -> None:
+        for fuses in (False, True):
+            model = ScriptedModel(fuses=fuses, delay=0.01)
+            env = ScriptedEnv(LaneScript(2, 0.02), LaneScript(5, 0.01), LaneScript(1))
+            await run_session(lane_spec(3, 12), env, model)
+            assert sorted(model.evicted) == sorted(model.predicted)
+
+    @pytest.mark.parametrize("lead", [0, 1, 2])
+    @pytest.mark.parametrize("extra", [0, 1, 3])
+    @either
+    async def test_an_episode_is_not_predicted_on_after_it_was_ended(
+        self, fuses: bool, extra: int, lead: int, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        for lanes_alone in (False, True):
+            model = ScriptedModel(fuses=fuses, extra=extra, delay=0.01)
+            spec = vector_spec(3, 12, subset_step=lanes_alone)
+            env = ScriptedEnv(LaneScript(1), LaneScript(3, 0.02), LaneScript(2, 0.01), next_step=True)
+            await run_session(spec, env, model, prefetch_lead=lead)
+            ended: set[str] = set()
+            for kind, ids in model.calls:
+                if kind == "evict":
+                    assert ended.isdisjoint(ids)
+                    ended.update(ids)
+                else:
+                    assert ended.isdisjoint(ids)
+            assert ended == set(model.predicted)
+
+    async def test_they_wait_for_every_predict_in_flight(self, autojump_clock: trio.testing.MockClock) -> None:
+        flying = 0
+
+        class Watching(ScriptedModel):
+            async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
+                nonlocal flying
+                flying += 1
+                try:
+                    return await super().predict_group(requests)
+                finally:
+                    flying -= 1
+
+        async def nothing_flies() -> None:
+            assert flying == 0
+            await trio.sleep(0.05)
+            assert flying == 0
+
+        model = Watching(delay=0.1)
+        model.before_evict = nothing_flies
+        env = ScriptedEnv(LaneScript(2, 0.03), LaneScript(3, 0.04), LaneScript(1, 0.05))
+        await run_session(lane_spec(3, 15), env, model)
+        assert sorted(model.evicted) == sorted(model.predicted)
+
+    async def test_one_that_fails_is_logged_and_not_repeated(
+        self, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        async def fail() -> None:
+            raise EndpointError("INTERNAL", "no such episode")
+
+        model = ScriptedModel()
+        model.before_evict = fail
+        report = await run_session(one(3), ScriptedEnv(1), model)
+        assert report.total_episodes == 3
+        assert len(model.evicted) == len(set(model.evicted)) == 3
+        assert caplog.messages == ["model reset_adapter (evict) failed: no such episode"] * 3
+
+    async def test_one_that_hangs_is_given_up_after_the_predict_limit(
+        self, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        hung = False
+
+        async def hang_once() -> None:
+            nonlocal hung
+            if not hung:
+                hung = True
+                await trio.sleep_forever()
+
+        model = ScriptedModel()
+        model.before_evict = hang_once
+        start = trio.current_time()
+        report = await run_session(one(2, limits=Limits(model_predict_timeout=7)), ScriptedEnv(1), model)
+        assert report.total_episodes == 2
+        assert trio.current_time() - start == pytest.approx(7, abs=0.1)
+        assert len(model.evicted) == 2
+        assert len([text for text in caplog.messages if "reset_adapter (evict)" in text]) == 1
+        sample = row(report.telemetry, "model.reset_adapter", "rpc.total")
+        assert sample is not None
+        assert sample.count == 1
+
+    async def test_one_under_way_when_the_last_episode_ends_is_let_finish(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        finished: list[float] = []
+
+        async def slow() -> None:
+            await trio.sleep(1)
+            finished.append(trio.current_time())
+
+        model = ScriptedModel()
+        model.before_evict = slow
+        await run_session(lane_spec(2, 2), ScriptedEnv(LaneScript(1), LaneScript(1, 0.5)), model)
+        assert len(finished) == 2
+        assert sorted(model.evicted) == sorted(model.predicted)
+
+    async def test_one_under_way_when_the_session_is_cancelled_is_abandoned_at_once(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        model = ScriptedModel()
+        model.before_evict = trio.sleep_forever
+        start = trio.current_time()
+        async with open_session(one(None), ScriptedEnv(1), model):
+            await trio.sleep(1)
+            model.before_evict = None
+        assert trio.current_time() - start == pytest.approx(1, abs=0.1)
+
+    async def test_live_episodes_are_ended_when_the_session_is(self, autojump_clock: trio.testing.MockClock) -> None:
+        model = ScriptedModel()
+        env = ScriptedEnv(*(LaneScript(None, 1.0) for _ in range(3)))
+        async with open_session(lane_spec(3, None), env, model):
+            await trio.sleep(3.5)
+        assert len(model.predicted) == 3
+        assert sorted(model.evicted) == sorted(model.predicted)
+        assert [kind for kind, _ in model.calls].count("evict") == 1
