@@ -34,8 +34,6 @@ def read_error(parts: ErrorParts, data: bytes, pos: int, end: int) -> None:
         elif tag in (0x12, 0x22):
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             text = data[pos:stop].decode()
             if tag == 0x12:
                 parts.message = text
@@ -44,6 +42,6 @@ def read_error(parts: ErrorParts, data: bytes, pos: int, end: int) -> None:
             number, pos = read_varint(data, pos)
             parts.recoverable = number != 0
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
     if pos != end:
         raise ProtocolError(TRUNCATED)

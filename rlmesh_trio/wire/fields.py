@@ -1,10 +1,14 @@
 """What lies below every message: varints, tags, lengths and skipping, by the rules google protobuf reads them.
 
-Readers take the whole message and a position, and raise one of :data:`READ_FAULTS`, which the public decoders turn
-into one :exc:`~rlmesh_trio.errors.ProtocolError` by :func:`malformed`. Two things are refused that no message of this
-protocol has and implementations read differently or not at all: groups, and unknown fields inside a map entry.
+Readers take the whole message and a position. They may run past the end of the part they read, or raise one of
+:data:`READ_FAULTS`: each loop over the fields of a message ends by checking that it stopped exactly at its end, and
+the public decoders turn every fault into one :exc:`~rlmesh_trio.errors.ProtocolError` by :func:`malformed`.
+
+Two things are refused that no message of this protocol has, and that implementations read differently or not at all:
+groups, and unknown fields inside a map entry.
 """
 
+import struct
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -32,7 +36,7 @@ T = TypeVar("T")
 
 TRUNCATED = "it ends in the middle of a field"
 STRANGE_ENTRY = "a map entry holds more than a key and a value"
-READ_FAULTS = (ProtocolError, IndexError, UnicodeDecodeError)
+READ_FAULTS = (ProtocolError, IndexError, struct.error, UnicodeDecodeError)
 
 _SHORT_VARINTS = tuple(
     bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7)) for number in range(1 << 14)
@@ -44,7 +48,7 @@ def malformed(what: str, fault: Exception) -> ProtocolError:
     if isinstance(fault, ProtocolError):
         why = fault.why
     else:
-        why = TRUNCATED if isinstance(fault, IndexError) else "a text is not UTF-8"
+        why = "a text is not UTF-8" if isinstance(fault, UnicodeDecodeError) else TRUNCATED
     return ProtocolError(f"{what} is malformed: {why}")
 
 
@@ -88,25 +92,21 @@ def read_int64(data: bytes, pos: int) -> tuple[int, int]:
     return (value - (1 << 64) if value >> 63 else value), end
 
 
-def skip_field(data: bytes, tag: int, pos: int, end: int) -> int:
-    """Step over the unknown field whose *tag* was just read; the position behind it, at most *end*."""
-    wire_type = tag & 7
+def skip_field(data: bytes, tag: int, pos: int) -> int:
+    """The position behind the unknown field whose *tag* was just read."""
     if tag < 8:
         raise ProtocolError("a field has the number 0")
+    wire_type = tag & 7
     if wire_type == 0:
-        _, pos = read_varint(data, pos)
-    elif wire_type == 1:
-        pos += 8
-    elif wire_type == 2:
+        return read_varint(data, pos)[1]
+    if wire_type == 1:
+        return pos + 8
+    if wire_type == 2:
         size, pos = read_uint32(data, pos)
-        pos += size
-    elif wire_type == 5:
-        pos += 4
-    else:
-        raise ProtocolError(f"field {tag >> 3} has the wire type {wire_type}")
-    if pos > end:
-        raise ProtocolError(TRUNCATED)
-    return pos
+        return pos + size
+    if wire_type == 5:
+        return pos + 4
+    raise ProtocolError(f"field {tag >> 3} has the wire type {wire_type}")
 
 
 def extended(values: Sequence[T], more: Iterable[T]) -> list[T]:

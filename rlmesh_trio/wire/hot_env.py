@@ -132,8 +132,6 @@ def _read_join(data: bytes) -> tuple[str, EnvArm, EnvAnswer]:
             if size > 127:
                 size, pos = read_uint32(data, pos - 1)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x12:
                 if arm != "step":
                     if arm != "none":
@@ -161,7 +159,9 @@ def _read_join(data: bytes) -> tuple[str, EnvArm, EnvAnswer]:
                 raise ProtocolError("a field has the number 0")
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
     if arm == "step" or arm == "reset":
         reply.endpoint_total_ns = timings.pop(_TOTAL_NS, None)
         if timings:
@@ -194,8 +194,6 @@ def _read_step(reply: EnvReply, data: bytes, pos: int, end: int) -> None:
             if size > 127:
                 size, pos = read_uint32(data, pos - 1)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x0A:
                 leaves = read_leaves(data, pos, stop)
                 reply.observation = leaves if reply.observation is None else extended(reply.observation, leaves)
@@ -219,15 +217,13 @@ def _read_step(reply: EnvReply, data: bytes, pos: int, end: int) -> None:
                 raise ProtocolError("a field has the number 0")
             pos = stop
         elif tag == 0x11:
-            if pos + 8 > end:
-                raise ProtocolError(TRUNCATED)
             reply.rewards = extended(reply.rewards, _read_double(data, pos))
             pos += 8
         elif tag == 0x38:
             lane, pos = read_varint(data, pos)
             reply.env_indices = extended(reply.env_indices, (lane & 0xFFFF_FFFF,))
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
     if pos != end:
         raise ProtocolError(TRUNCATED)
 
@@ -238,8 +234,6 @@ def _read_reset(reply: EnvReply, data: bytes, pos: int, end: int) -> None:
         if tag in (0x0A, 0x12):
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x0A:
                 leaves = read_leaves(data, pos, stop)
                 reply.observation = leaves if reply.observation is None else extended(reply.observation, leaves)
@@ -247,7 +241,9 @@ def _read_reset(reply: EnvReply, data: bytes, pos: int, end: int) -> None:
                 reply.infos = _merged(reply.infos, data[pos:stop])
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def _merged(metadata: object, encoded: bytes) -> LazyMetadata:
@@ -274,16 +270,12 @@ def _read_episode(data: bytes, pos: int, end: int) -> EpisodeRecord:
         if tag in (0x0A, 0x52):
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x0A:
                 episode.episode_id = data[pos:stop].decode()
             else:
                 episode.final_info = _merged(episode.final_info, data[pos:stop])
             pos = stop
         elif tag == 0x29:
-            if pos + 8 > end:
-                raise ProtocolError(TRUNCATED)
             episode.cumulative_reward = _read_double(data, pos)[0]
             pos += 8
         elif tag == 0x10:
@@ -304,7 +296,7 @@ def _read_episode(data: bytes, pos: int, end: int) -> EpisodeRecord:
         elif tag == 0x48:
             episode.end_timestamp_ns, pos = read_int64(data, pos)
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
     if pos != end:
         raise ProtocolError(TRUNCATED)
     return episode
@@ -314,7 +306,7 @@ def _check_interrupted(data: bytes, pos: int, end: int) -> None:
     """Read the episodes of an error, which are only checked: no server fills them."""
     while pos < end:
         tag, pos = read_uint32(data, pos)
-        stop = skip_field(data, tag, pos, end)
+        stop = skip_field(data, tag, pos)
         if tag == 0x2A:
             _, start = read_uint32(data, pos)
             _leave_arm("error", EnvReply(completed=(_read_episode(data, start, stop),)))

@@ -196,8 +196,6 @@ def _read_join(data: bytes) -> tuple[str, ModelArm, ModelAnswer]:
             if size > 127:
                 size, pos = read_uint32(data, pos - 1)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x12:
                 if arm != "predict":
                     if arm != "none":
@@ -224,7 +222,9 @@ def _read_join(data: bytes) -> tuple[str, ModelArm, ModelAnswer]:
                 raise ProtocolError("a field has the number 0")
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
     if arm == "error":
         return request_id, arm, error.to_error(_ERROR_NAMES)
     if arm == "predict":
@@ -279,8 +279,6 @@ def _read_predict(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
             if size > 127:
                 size, pos = read_uint32(data, pos - 1)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x12:
                 frame = read_leaves(data, pos, stop)
                 reply.actions = extended(reply.actions, (frame,)) if reply.actions else [frame]
@@ -290,7 +288,9 @@ def _read_predict(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
                 raise ProtocolError("a field has the number 0")
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def _read_context(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
@@ -305,8 +305,6 @@ def _read_context(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
             if size > 127:
                 size, pos = read_uint32(data, pos - 1)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x0A:
                 reply.session_id = data[pos:stop].decode()
             elif tag == 0x12:
@@ -317,7 +315,9 @@ def _read_context(reply: PredictReply, data: bytes, pos: int, end: int) -> None:
                 raise ProtocolError("a field has the number 0")
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def _read_results(results: list[PredictReply | EndpointError], data: bytes, pos: int, end: int) -> None:
@@ -326,12 +326,12 @@ def _read_results(results: list[PredictReply | EndpointError], data: bytes, pos:
         if tag == 0x0A:
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             results.append(_read_result(data, pos, stop))
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def _read_result(data: bytes, pos: int, end: int) -> PredictReply | EndpointError:
@@ -341,8 +341,6 @@ def _read_result(data: bytes, pos: int, end: int) -> PredictReply | EndpointErro
         if tag in (0x0A, 0x12):
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x0A:
                 if not isinstance(outcome, PredictReply):
                     outcome = PredictReply("", "", "", ())
@@ -353,7 +351,9 @@ def _read_result(data: bytes, pos: int, end: int) -> PredictReply | EndpointErro
                 read_error(outcome, data, pos, stop)
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
     if isinstance(outcome, PredictReply):
         return outcome
     if outcome is None:

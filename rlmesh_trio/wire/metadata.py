@@ -97,12 +97,12 @@ def _read_map(into: dict[str, MetaValue], data: bytes, pos: int, end: int, level
         if tag == 0x0A:
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             _read_entry(into, data, pos, stop, level)
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def _read_entry(into: dict[str, MetaValue], data: bytes, pos: int, end: int, level: int) -> None:
@@ -114,13 +114,13 @@ def _read_entry(into: dict[str, MetaValue], data: bytes, pos: int, end: int, lev
             raise ProtocolError(STRANGE_ENTRY)
         size, pos = read_uint32(data, pos)
         stop = pos + size
-        if stop > end:
-            raise ProtocolError(TRUNCATED)
         if tag == 0x0A:
             key = str(data[pos:stop], "utf-8")
         else:
             value = _read_value(value, data, pos, stop, level)
         pos = stop
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
     into[key] = value
 
 
@@ -133,8 +133,6 @@ def _read_value(value: MetaValue, data: bytes, pos: int, end: int, level: int) -
         if tag in _VALUE_ARMS_WITH_LENGTH:
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             if tag == 0x1A:
                 value = str(data[pos:stop], "utf-8")
             elif tag == 0x2A:
@@ -151,15 +149,13 @@ def _read_value(value: MetaValue, data: bytes, pos: int, end: int, level: int) -
         elif tag == 0x08:
             value, pos = read_int64(data, pos)
         elif tag == 0x11:
-            if pos + 8 > end:
-                raise ProtocolError(TRUNCATED)
             value = _DOUBLE.unpack_from(data, pos)[0]
             pos += 8
         elif tag == 0x20:
             number, pos = read_varint(data, pos)
             value = number != 0
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
     if pos != end:
         raise ProtocolError(TRUNCATED)
     return value
@@ -174,12 +170,12 @@ def _read_list(into: list[MetaValue], data: bytes, pos: int, end: int, level: in
         if tag == 0x0A:
             size, pos = read_uint32(data, pos)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             into.append(_read_value(None, data, pos, stop, level))
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def encode_metadata(metadata: Mapping[str, object]) -> bytes:

@@ -26,12 +26,12 @@ def read_leaves(data: bytes, pos: int, end: int) -> list[Leaf]:
             if size > 127:
                 size, pos = read_uint32(data, pos - 1)
             stop = pos + size
-            if stop > end:
-                raise ProtocolError(TRUNCATED)
             leaves.append(data[pos:stop] if size <= _LARGEST_COPY else memoryview(data)[pos:stop])
             pos = stop
         else:
-            pos = skip_field(data, tag, pos, end)
+            pos = skip_field(data, tag, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
     return leaves
 
 

@@ -108,7 +108,7 @@ def _find_field(data: bytes, number: int) -> bytes | None:
     pos, end = 0, len(data)
     while pos < end:
         tag, pos = read_uint32(data, pos)
-        stop = skip_field(data, tag, pos, end)
+        stop = skip_field(data, tag, pos)
         if tag >> 3 == number:
             _, start = read_uint32(data, pos)
             return data[start:stop]
@@ -125,13 +125,15 @@ def _check_message(
     seen: set[int] = set()
     while pos < end:
         tag, pos = read_uint32(data, pos)
-        start, pos = pos, skip_field(data, tag, pos, end)
+        start, pos = pos, skip_field(data, tag, pos)
         field = fields.get(tag >> 3)
         if field is not None:
             _check_field(data, start, pos, field, tag & 7, field.number in seen, depth)
             seen.add(field.number)
         elif is_entry:
             raise ProtocolError(STRANGE_ENTRY)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
 
 
 def _check_field(data: bytes, pos: int, end: int, field: _Field, wire_type: int, again: bool, depth: int) -> None:

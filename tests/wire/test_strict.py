@@ -112,6 +112,7 @@ def test_nesting_ends_where_googles_does() -> None:
     name = "rlmesh.spaces.v1.MetaValue"
     assert agree(name, nested_lists(50))
     assert not agree(name, nested_lists(51))
+    assert not agree("rlmesh.spaces.v1.MetaList", b"\x0a" + varint(len(nested_lists(50))) + nested_lists(50))
     with pytest.raises(ProtocolError, match="nest more than 100 deep"):
         strict.decode(spaces.MetaValue, nested_lists(5000), what="it")
 
