@@ -26,7 +26,7 @@ from rlmesh_trio.transport.frames import FrameSplitter
 from rlmesh_trio.transport.join import Arm, Decoder, JoinStream, Payload
 from rlmesh_trio.transport.link import Link
 from rlmesh_trio.transport.pipe import open_pipe
-from rlmesh_trio.transport.protocol import ClientProtocol
+from rlmesh_trio.transport.protocol import PROTOCOL_ERROR, ClientProtocol
 
 __all__ = ("Channel", "open_channel")
 
@@ -165,6 +165,8 @@ class Channel:
             return error
         if isinstance(error, GRPCError):
             text = error.message or "no reason given"
+            if text.startswith("Received :status"):
+                return HandshakeError(f"{where} does not answer as a gRPC server does: {text}")
             match error.status:
                 case Status.UNAUTHENTICATED | Status.PERMISSION_DENIED:
                     given = "refused the token" if self._metadata else "asks for a token, and none was given"
@@ -181,7 +183,7 @@ class Channel:
                     return HandshakeError(f"{where} answered {method} with status {status.name}: {text}")
         if isinstance(error, StreamTerminatedError):
             reason = str(error)
-            if reason.startswith("protocol error"):
+            if reason.startswith(PROTOCOL_ERROR):
                 return HandshakeError(f"{where} does not speak HTTP/2 as gRPC does: {reason}")
             return ConnectError(f"{where} accepted the connection and dropped it before it answered: {reason}")
         return HandshakeError(f"{where} answered {method} against the rules of gRPC: {error!r}")
@@ -244,8 +246,8 @@ class _OneConnection(GrpcChannel):
         self.protocol.connection_made(link)
 
     async def __connect__(self) -> ClientProtocol:
-        if self.protocol.lost:
-            raise StreamTerminatedError("the connection is closed")
+        if refusal := self.protocol.refusal:
+            raise StreamTerminatedError(refusal)
         return self.protocol
 
     def close(self) -> None:

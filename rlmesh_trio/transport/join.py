@@ -16,6 +16,7 @@ from grpclib.metadata import decode_grpc_message
 from rlmesh_trio.errors import EndpointError, ProtocolError, SessionError
 from rlmesh_trio.spec import MAX_MESSAGE_BYTES
 from rlmesh_trio.transport.pipe import Pipe
+from rlmesh_trio.transport.protocol import PROTOCOL_ERROR
 
 __all__ = ("JoinStream",)
 
@@ -138,21 +139,23 @@ class JoinStream(Generic[Arm, Payload]):
     def broken(self, reason: str) -> None:
         """The stream was reset, or its connection is gone."""
         self._over.set()
-        self._fail(_lost(f"transport error: connection closed ({reason})"))
+        if reason.startswith(PROTOCOL_ERROR):
+            self._fail(ProtocolError(reason.removeprefix(PROTOCOL_ERROR)))
+        else:
+            self._fail(_lost(f"transport error: connection closed ({reason})"))
 
     async def close(self, grace: float) -> None:
         """End the stream: politely if nothing is due, within *grace* seconds; else by a reset, so that nobody waits."""
         pipe = self._pipe
         if pipe is None or self._failure is not None:
             return
-        if self._waiting or self._cancelled or not pipe.finish():
-            pipe.abandon()
-        else:
+        polite = not (self._waiting or self._cancelled) and pipe.finish()
+        self._fail(_lost("the stream was closed on this side"))
+        if polite:
             with trio.move_on_after(grace):
                 await self._over.wait()
-            if not self._over.is_set():
-                pipe.abandon()
-        self._fail(_lost("the stream was closed on this side"))
+        if not self._over.is_set():
+            pipe.abandon()
 
     def _fail(self, error: SessionError) -> None:
         if self._failure is not None:

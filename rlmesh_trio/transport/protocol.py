@@ -31,20 +31,28 @@ from hyperframe.frame import Frame, GoAwayFrame
 from rlmesh_trio.transport.frames import MAX_FRAME_SIZE
 from rlmesh_trio.transport.link import Link
 
-__all__ = ("ClientProtocol", "StreamWatcher")
+__all__ = ("PROTOCOL_ERROR", "ClientProtocol", "StreamWatcher", "keepalive")
+
+PROTOCOL_ERROR = "protocol error: "
 
 _WINDOW = 2**31 - 1
 _DEFAULT_WINDOW = 2**16 - 1
 
 _FrameReceiver = Callable[[Any], tuple[list[Frame], list[Event]]]
 
-_CONFIGURATION = Configuration(
-    _keepalive_time=30.0,
-    _keepalive_timeout=10.0,
-    _keepalive_permit_without_calls=True,
-    _http2_max_pings_without_data=0,
-    _http2_min_sent_ping_interval_without_data=1.0,
-).__for_client__()
+
+def keepalive(interval: float, limit: float) -> Configuration:
+    """Ping the peer every *interval* seconds, idle or not, and give it up after *limit* seconds without an answer."""
+    return Configuration(
+        _keepalive_time=interval,
+        _keepalive_timeout=limit,
+        _keepalive_permit_without_calls=True,
+        _http2_max_pings_without_data=0,
+        _http2_min_sent_ping_interval_without_data=interval / 2,
+    ).__for_client__()
+
+
+_CONFIGURATION = keepalive(30.0, 10.0)
 
 
 class StreamWatcher(Protocol):
@@ -63,7 +71,7 @@ class StreamWatcher(Protocol):
         ...
 
     def broken(self, reason: str) -> None:
-        """The stream was reset, or its connection is gone."""
+        """The stream was reset, or its connection is gone; ``PROTOCOL_ERROR`` begins a peer's fault."""
         ...
 
 
@@ -91,16 +99,17 @@ class ClientProtocol(H2Protocol):
         self.connection.initialize()
 
     @property
-    def lost(self) -> bool:
-        """Whether no new call can be made."""
-        return self._handler.connection_lost
+    def refusal(self) -> str | None:
+        """Why no new call can be made, if so."""
+        draining = "the peer is shutting down" if self._handler.connection_lost else None
+        return self._events.closed_because or draining
 
     def data_received(self, data: bytes) -> None:
         """Take whole frames."""
         try:
             events = self.connection.feed(data)
         except H2Error as error:
-            self.processor.close(f"protocol error: {error}")
+            self.processor.close(f"{PROTOCOL_ERROR}{error}")
             return
         self.connection.flush()
         for event in events:
@@ -137,10 +146,10 @@ class _Events(EventsProcessor):
     def __init__(self, handler: Handler, connection: _Connection) -> None:
         super().__init__(handler, connection)
         self.watchers: dict[int, StreamWatcher] = {}
-        self._closed = False
+        self.closed_because: str | None = None
 
     def process(self, event: Event) -> None:
-        if not self._closed and event.__class__ in self.processors:
+        if self.closed_because is None and event.__class__ in self.processors:
             super().process(event)
 
     def process_data_received(self, event: DataReceived) -> None:
@@ -173,9 +182,11 @@ class _Events(EventsProcessor):
         stream = self.streams.get(event.stream_id)
         if stream is not None and _is_complete(stream) and event.error_code == ErrorCodes.NO_ERROR:
             return
-        super().process_stream_reset(event)
+        reason = f"the peer reset the stream with HTTP/2 error {_error_name(event.error_code)}"
+        if stream is not None:
+            stream.__terminated__(reason if event.remote_reset else f"{PROTOCOL_ERROR}the peer broke the stream")
         if watcher := self.watchers.get(event.stream_id):
-            watcher.broken(f"the peer reset the stream with HTTP/2 error {_error_name(event.error_code)}")
+            watcher.broken(reason)
 
     def process_connection_terminated(self, event: ConnectionTerminated) -> None:
         if event.error_code == ErrorCodes.NO_ERROR:
@@ -186,9 +197,9 @@ class _Events(EventsProcessor):
 
     def close(self, reason: str = "closed") -> None:
         """End every stream that is not complete. Once."""
-        if self._closed:
+        if self.closed_because is not None:
             return
-        self._closed = True
+        self.closed_because = reason
         self.connection.close()
         self.handler.close()
         for stream in self.streams.values():
