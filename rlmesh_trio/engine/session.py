@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 import trio
 import uuid_utils
@@ -176,7 +177,7 @@ class Session:
         except Exception as crash:
             self._fail(crash)
         except BaseException as interruption:
-            self.cancel(DEFAULT_CANCEL_REASON if isinstance(interruption, trio.Cancelled) else "interrupted")
+            self.cancel(DEFAULT_CANCEL_REASON if _is_cancellation(interruption) else "interrupted")
             raise
         finally:
             try:
@@ -250,6 +251,12 @@ class Session:
             raise failure
         if self._failure is not None and not self._told:
             raise self._failure
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_cancellation(inner) for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return isinstance(error, trio.Cancelled)
 
 
 async def run_session(
