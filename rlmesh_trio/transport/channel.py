@@ -149,7 +149,8 @@ class Channel:
         raw = stream._stream  # pyright: ignore[reportPrivateUsage]
         assert raw.id is not None
         service.protocol.watch(raw.id, join)
-        join.attach(open_pipe(service.link, service.protocol, service.splitter, raw.id, join.deliver, plain=plain))
+        pipe = open_pipe(service.link, service.protocol, service.splitter, raw.id, join.deliver, plain=plain)
+        join.attach(pipe, service.link)
         service.link.awaited = join.awaited
         if raw.trailers is not None:
             join.ended(dict(raw.trailers))
@@ -214,10 +215,9 @@ class _Service:
                         self.protocol = self.grpc.protocol
                         self.splitter = FrameSplitter(self.protocol.data_received)
                         self.link.receive = self.splitter.feed
-                        async with trio.open_nursery() as pumps:
-                            pumps.start_soon(self.link.read_all)
-                            pumps.start_soon(self.link.send_rest)
-                            self.ready.set()
+                        self.link.awaited = _always_something
+                        self.ready.set()
+                        await self.link.run()
                     finally:
                         self.grpc.close()
         finally:
@@ -266,6 +266,10 @@ class _AsBytes(CodecBase):
 
     def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002
         return data
+
+
+def _always_something() -> int:
+    return 1
 
 
 def _metadata(token: str | None) -> dict[str, str]:

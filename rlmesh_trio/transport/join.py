@@ -15,6 +15,7 @@ from grpclib.metadata import decode_grpc_message
 
 from rlmesh_trio.errors import EndpointError, ProtocolError, SessionError
 from rlmesh_trio.spec import MAX_MESSAGE_BYTES
+from rlmesh_trio.transport.link import Link
 from rlmesh_trio.transport.pipe import Pipe
 from rlmesh_trio.transport.protocol import PROTOCOL_ERROR
 
@@ -22,6 +23,8 @@ __all__ = ("JoinStream",)
 
 Arm = TypeVar("Arm", bound=str)
 Payload = TypeVar("Payload")
+_ANSWERED = object()
+
 Decoder = Callable[[bytes], tuple[str, Arm, Payload]]
 
 
@@ -36,7 +39,8 @@ class JoinStream(Generic[Arm, Payload]):
         self._peer = peer
         self._decode = decode
         self._pipe: Pipe | None = None
-        self._waiting: dict[str, trio.lowlevel.Task] = {}
+        self._waiting: dict[str, trio.lowlevel.Task | None] = {}
+        self._own_answer: outcome.Outcome[tuple[str, Arm, Payload]] | None = None
         self._cancelled: set[str] = set()
         self._numbered = 0
         self._failure: SessionError | None = None
@@ -44,10 +48,11 @@ class JoinStream(Generic[Arm, Payload]):
         self._over = trio.Event()
         self.dropped_replies = 0
 
-    def attach(self, pipe: Pipe) -> None:
+    def attach(self, pipe: Pipe, link: Link) -> None:
         """Say by which way the messages go, before the first request."""
         self._pipe = pipe
         self._send = pipe.send
+        self._link = link
 
     def awaited(self) -> int:
         """How many bytes are known to be on their way to us, or at least 1 while anybody waits for a reply."""
@@ -76,8 +81,12 @@ class JoinStream(Generic[Arm, Payload]):
                 f"a request of {len(message)} bytes was not sent: at most {MAX_MESSAGE_BYTES} are allowed",
             )
         waiting = self._waiting
+        if not waiting and self._link.borrow():
+            self._send(message, soon=False)
+            waiting[request_id] = None
+            return await self._read_answer(request_id)
+        self._send(message, soon=bool(waiting))
         waiting[request_id] = trio.lowlevel.current_task()
-        self._send(message)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
             del waiting[request_id]
@@ -85,6 +94,18 @@ class JoinStream(Generic[Arm, Payload]):
             return trio.lowlevel.Abort.SUCCEEDED
 
         return await trio.lowlevel.wait_task_rescheduled(abandon)
+
+    async def _read_answer(self, request_id: str) -> tuple[str, Arm, Payload]:
+        """Read until the answer is there; the reading is borrowed already."""
+        try:
+            while self._own_answer is None:
+                await self._link.read()
+            return self._own_answer.unwrap()
+        finally:
+            self._own_answer = None
+            if self._waiting.pop(request_id, _ANSWERED) is None:
+                self._cancelled.add(request_id)
+            self._link.give_back()
 
     def deliver(self, message: bytes) -> None:
         """Take one reply."""
@@ -94,18 +115,23 @@ class JoinStream(Generic[Arm, Payload]):
             self._fail(error)
             return
         request_id, _, payload = answer
-        task = self._waiting.pop(request_id, None)
         if isinstance(payload, EndpointError):
             if not payload.recoverable:
                 self._last_words = payload.message
             result = outcome.Error(payload)
         else:
             result = outcome.Value(answer)
-        if task is not None:
-            trio.lowlevel.reschedule(task, result)
+        if request_id in self._waiting:
+            self._settle(self._waiting.pop(request_id), result)
         else:
             self._cancelled.discard(request_id)
             self.dropped_replies += 1
+
+    def _settle(self, task: trio.lowlevel.Task | None, result: outcome.Outcome[tuple[str, Arm, Payload]]) -> None:
+        if task is None:
+            self._own_answer = result
+        else:
+            trio.lowlevel.reschedule(task, result)
 
     def received(self, data: bytes) -> None:
         """Take payload that came through h2."""
@@ -152,6 +178,7 @@ class JoinStream(Generic[Arm, Payload]):
         polite = not (self._waiting or self._cancelled) and pipe.finish()
         self._fail(_lost("the stream was closed on this side"))
         if polite:
+            self._link.resume()
             with trio.move_on_after(grace):
                 await self._over.wait()
         if not self._over.is_set():
@@ -166,7 +193,7 @@ class JoinStream(Generic[Arm, Payload]):
         tasks = list(self._waiting.values())
         self._waiting.clear()
         for task in tasks:
-            trio.lowlevel.reschedule(task, outcome.Error(copy.copy(error)))
+            self._settle(task, outcome.Error(copy.copy(error)))
 
 
 def _lost(why: str) -> EndpointError:

@@ -1,7 +1,11 @@
-"""One open socket: written to at once from wherever, read and flushed by two trio tasks.
+"""One open socket: written to at once from wherever, and read by whoever has reason to.
 
-To asyncio's protocols a link is an ordinary transport. What is written goes to the kernel in the order of the calls,
-whole; what the kernel does not take at once is sent by :meth:`Link.send_rest`.
+To asyncio's protocols a link is an ordinary transport. What is written goes to the kernel whole and in the order of
+the calls; what the kernel does not take at once follows when it can.
+
+Somebody always reads. As a rule that is a resident task, which wakes those whose answer came. When one request at a
+time is made, it steps aside: the one who waits borrows the reading and reads the answer itself, which saves two task
+switches per request. When nobody has read for a while it comes back, for pings and the end of the connection.
 """
 
 import asyncio
@@ -14,16 +18,20 @@ import trio
 
 __all__ = ("Link",)
 
-_READ = 1 << 16
+_SHORT_READ = 1 << 16
 _LONG_READ = 1 << 20
+# After so many reads in a row that left nobody waiting, the resident reader steps aside.
+_SOLITARY_READS = 3
+_IDLE = 0.5
 _QUICKACK: int = getattr(socket, "TCP_QUICKACK", 0)
 
 
 class Link(asyncio.Transport):
-    """A connected socket of its own. ``receive`` gets what comes in; set it before :meth:`read_all` runs.
+    """A connected, non-blocking socket of its own. :meth:`run` serves it.
 
-    ``awaited`` says how many bytes are awaited: with TCP the peer may hold them back until what it sent is
-    acknowledged, and the kernel takes its time with that unless told that somebody waits.
+    ``receive`` gets what comes in. ``awaited`` says how many bytes somebody waits for, at least 1 if anybody does: with
+    TCP the peer may hold them back until what it sent before is acknowledged, and the kernel takes its time with that
+    unless told to hurry. Set both before :meth:`run`.
     """
 
     receive: Callable[[bytes], None]
@@ -32,17 +40,33 @@ class Link(asyncio.Transport):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         self._socket = sock
-        self._send = sock.send
+        self._fd = sock.fileno()
         self._closed = False
-        self._unsent: deque[memoryview] = deque()
-        self._gathered: list[bytes] = []
-        self._wake_flush: trio.lowlevel.Task | None = None
-        self._backlog = trio.Event()
         self._protocol: asyncio.Protocol
-        self._tcp = sock.family != getattr(socket, "AF_UNIX", None)
-        if self._tcp:
+
+        self._send: Callable[[bytes | memoryview], int] = sock.send
+        self._gathered: list[bytes] = []
+        self._gathering: trio.lowlevel.Task | None = None
+        self._unsent: deque[memoryview] = deque()
+        self._backlog = trio.Event()
+
+        self._recv = sock.recv
+        self._read_size = _SHORT_READ
+        self._reads = 0
+        self._aside: trio.lowlevel.Task | None = None
+        self._borrowed = False
+        self._ended = False
+
+        tcp = sock.family != getattr(socket, "AF_UNIX", None)
+        self._hurry = tcp and _QUICKACK != 0
+        if tcp:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.awaited = _something
+
+    async def run(self) -> None:
+        """Read and write until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for service in (self._reside, self._look_after_idleness, self._send_gathered, self._send_backlog):
+                nursery.start_soon(service)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Tell *protocol* of pressure and of the connection's end."""
@@ -50,28 +74,42 @@ class Link(asyncio.Transport):
         self._protocol = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """``socket`` and ``peername``."""
-        if name == "socket":
-            return self._socket
-        return default
+        """``socket``."""
+        return self._socket if name == "socket" else default
 
     def is_closing(self) -> bool:
         """Whether the socket is closed."""
         return self._closed
 
+    def close(self) -> None:
+        """Close the socket at once; what is unsent is lost."""
+        if not self._closed:
+            self._closed = True
+            self._gathered.clear()
+            self._unsent.clear()
+            trio.lowlevel.notify_closing(self._fd)
+            self._socket.close()
+
+    abort = close
+
+    # Writing
+
     def write(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Send *data* now, or as soon as what is before it is sent; dropped when the connection is gone."""
-        if self._closed:
-            return
+        """Send *data*, or queue it behind what could not be sent yet; dropped when the connection is gone."""
+        if self._gathered:
+            data = b"".join((*self._gathered, data))
+            self._gathered.clear()
         if self._unsent:
             self._unsent.append(memoryview(data))
+            return
+        if self._closed:
             return
         try:
             sent = self._send(data)
         except BlockingIOError:
             sent = 0
         except OSError:
-            # What the peer sent before it went may still be unread: let the reader find the end.
+            # What the peer said before it went may still be unread: whoever reads will find the end.
             self._send = len
             return
         if sent < len(data):
@@ -79,60 +117,37 @@ class Link(asyncio.Transport):
             self._protocol.pause_writing()
             self._backlog.set()
 
-    def close(self) -> None:
-        """Close the socket at once; what is unsent is lost."""
-        if not self._closed:
-            self._closed = True
-            self._unsent.clear()
-            trio.lowlevel.notify_closing(self._socket)
-            self._socket.close()
+    def write_soon(self, data: bytes) -> None:
+        """Send *data* together with what other tasks write before the scheduler has been round once."""
+        self._gathered.append(data)
+        if self._gathering is not None:
+            trio.lowlevel.reschedule(self._gathering)
+            self._gathering = None
 
-    abort = close
+    async def _send_gathered(self) -> None:
+        def stop(_: object) -> trio.lowlevel.Abort:
+            self._gathering = None
+            return trio.lowlevel.Abort.SUCCEEDED
 
-    async def read_all(self) -> None:
-        """Hand on what comes in until the connection ends, then close and tell the protocol."""
-        sock = self._socket
-        acknowledge = self._tcp and _QUICKACK
-        reason: Exception | None = None
-        size = _READ
-        if acknowledge:
-            sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        try:
-            while not self._closed:
-                await trio.lowlevel.wait_readable(sock)
-                try:
-                    data = sock.recv(size)
-                except BlockingIOError:
-                    continue
-                if not data:
-                    break
-                self.receive(data)
-                missing = self.awaited()
-                if missing:
-                    size = _LONG_READ if missing > _READ else _READ
-                    if acknowledge:
-                        sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        except (OSError, trio.ClosedResourceError) as error:
-            reason = error
-        except Exception as error:
-            reason = error
-        self.close()
-        self._protocol.connection_lost(reason)
+        while True:
+            self._gathering = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(stop)
+            if self._gathered:
+                self.write(b"")
 
-    async def send_rest(self) -> None:
-        """Send what the kernel did not take at once, as it gets room."""
+    async def _send_backlog(self) -> None:
         while True:
             await self._backlog.wait()
             self._backlog = trio.Event()
             while self._unsent:
                 try:
-                    await trio.lowlevel.wait_writable(self._socket)
+                    await trio.lowlevel.wait_writable(self._fd)
                     sent = self._send(self._unsent[0])
                 except BlockingIOError:
                     continue
                 except (OSError, trio.ClosedResourceError):
-                    self._unsent.clear()
                     self._send = len
+                    self._unsent.clear()
                     break
                 if sent == len(self._unsent[0]):
                     self._unsent.popleft()
@@ -140,6 +155,81 @@ class Link(asyncio.Transport):
                     self._unsent[0] = self._unsent[0][sent:]
             self._protocol.resume_writing()
 
+    # Reading
 
-def _something() -> int:
-    return 1
+    @trio.lowlevel.enable_ki_protection
+    async def read(self) -> int:
+        """Wait for data once and take it in; gives what is awaited still. The end of the connection is taken in too."""
+        if self._closed:
+            await trio.lowlevel.checkpoint()
+            return self._end(trio.ClosedResourceError())
+        try:
+            await trio.lowlevel.wait_readable(self._fd)
+            data = self._recv(self._read_size)
+        except BlockingIOError:
+            return self.awaited()
+        except (OSError, trio.ClosedResourceError) as error:
+            return self._end(error)
+        if not data:
+            return self._end(None)
+        self._reads += 1
+        try:
+            self.receive(data)
+        except Exception as error:
+            return self._end(error)
+        awaited = self.awaited()
+        if awaited:
+            self._read_size = _LONG_READ if awaited > _SHORT_READ else _SHORT_READ
+            if self._hurry and not self._closed:
+                self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        return awaited
+
+    def borrow(self) -> bool:
+        """Take over the reading, if it is to be had: call :meth:`read` until satisfied, then :meth:`give_back`."""
+        if self._aside is None or self._borrowed:
+            return False
+        self._borrowed = True
+        return True
+
+    def give_back(self) -> None:
+        """End what :meth:`borrow` began."""
+        self._borrowed = False
+        if self.awaited():
+            self.resume()
+
+    def resume(self) -> None:
+        """Let the resident reader read, unless somebody else does."""
+        if self._aside is not None and not self._borrowed:
+            trio.lowlevel.reschedule(self._aside)
+            self._aside = None
+
+    async def _reside(self) -> None:
+        solitary = 0
+        if self._hurry:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        while not self._ended:
+            solitary = 0 if await self.read() else solitary + 1
+            if solitary > _SOLITARY_READS:
+                await self._step_aside()
+
+    async def _step_aside(self) -> None:
+        def stop(_: object) -> trio.lowlevel.Abort:
+            self._aside = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._aside = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(stop)
+
+    async def _look_after_idleness(self) -> None:
+        while not self._ended:
+            before = self._reads
+            await trio.sleep(_IDLE)
+            if self._reads == before:
+                self.resume()
+
+    def _end(self, reason: Exception | None) -> int:
+        if not self._ended:
+            self._ended = True
+            self.close()
+            self._protocol.connection_lost(reason)
+        return 0

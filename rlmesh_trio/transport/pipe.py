@@ -57,8 +57,8 @@ class Pipe(ABC):
     def _emit(self, payload: memoryview) -> None:
         """Write DATA that there is room for."""
 
-    def send(self, message: bytes) -> None:
-        """Write *message*, or queue what the peer's flow control holds back."""
+    def send(self, message: bytes, soon: bool) -> None:  # noqa: ARG002
+        """Write *message*, or queue what the peer's flow control holds back. *soon* is soon enough, others follow."""
         self._queue.append(memoryview(prefixed(message)))
         self.push()
 
@@ -136,6 +136,7 @@ class FastPipe(Pipe):
     ) -> None:
         super().__init__(protocol, stream_id)
         self._write = link.write
+        self._write_soon = link.write_soon
         self._stream = self._h2.streams[stream_id]
         self._splitter = splitter
         splitter.claim(stream_id, deliver, self._give_credit)
@@ -147,7 +148,7 @@ class FastPipe(Pipe):
     def received(self, data: bytes) -> None:  # noqa: D102 - inherited
         self._splitter.messages.add(memoryview(data))
 
-    def send(self, message: bytes) -> None:  # noqa: D102 - inherited
+    def send(self, message: bytes, soon: bool) -> None:  # noqa: D102 - inherited
         size = len(message) + MESSAGE_HEAD
         h2, stream = self._h2, self._stream
         if (
@@ -156,11 +157,15 @@ class FastPipe(Pipe):
             or size > h2.outbound_flow_control_window
             or size > stream.outbound_flow_control_window
         ):
-            super().send(message)
+            super().send(message, soon)
         else:
             h2.outbound_flow_control_window -= size
             stream.outbound_flow_control_window -= size
-            self._write(one_frame(self._stream_id, message))
+            frame = one_frame(self._stream_id, message)
+            if soon:
+                self._write_soon(frame)
+            else:
+                self._write(frame)
 
     def _room(self) -> int:
         return min(self._h2.outbound_flow_control_window, self._stream.outbound_flow_control_window)
