@@ -154,8 +154,6 @@ def _check_field(data: bytes, pos: int, end: int, field: _Field, wire_type: int,
                 pos = _check_varint(data, pos, field)
             if pos != end:
                 raise ProtocolError(TRUNCATED)
-        elif (end - pos) % 8:
-            raise ProtocolError(TRUNCATED)
     else:
         raise ProtocolError(f"field {field.name} has the wire type {wire_type} instead of {field.wire_type}")
 

@@ -158,6 +158,7 @@ UNUSUAL = {
     "rewards beyond the end of the reply": b"\x12\x0a\x12\x10" + bytes(8),
     "code beyond the end of its error": b"\x52\x02\x08\x80\x01",
     "count beyond the end of its episode": b"\x12\x04\x32\x02\x18\x80\x01",
+    "episode of a lane beyond 32 bits": b"\x12\x08\x32\x06\x18\x81\x80\x80\x80\x10",
     "double beyond the end of its episode": b"\x12\x04\x32\x02\x29\x00" + bytes(8),
     "tag beyond the end of its message": b"\x12\x01\xaa\x01\x00",
     "group": b"\x4b\x4c",
