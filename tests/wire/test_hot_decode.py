@@ -154,6 +154,8 @@ UNUSUAL = {
     "close twice": b"\x22\x00\x22\x00",
     "close, step": b"\x22\x00\x12\x00",
     "bad close, step": b"\x22\x02\x0a\x05\x12\x00",
+    "bad close, another unchecked arm": b"\x22\x02\x0a\x05\x1a\x00",
+    "step with bad infos, close": b"\x12\x04\x2a\x02\x0a\x05\x22\x00",
     "step, bad close": b"\x12\x00\x22\x02\x0a\x05",
     "rewards beyond the end of the reply": b"\x12\x0a\x12\x10" + bytes(8),
     "code beyond the end of its error": b"\x52\x02\x08\x80\x01",
