@@ -151,7 +151,6 @@ class Channel:
         service.protocol.watch(raw.id, join)
         pipe = open_pipe(service.link, service.protocol, service.splitter, raw.id, join.deliver, plain=plain)
         join.attach(pipe, service.link)
-        service.link.awaited = join.awaited
         if raw.trailers is not None:
             join.ended(dict(raw.trailers))
         return join
@@ -195,13 +194,13 @@ class _Service:
 
     grpc: "_OneConnection"
     protocol: ClientProtocol
-    splitter: FrameSplitter
     _loop: object
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self._address = address
         self._scope = trio.CancelScope(shield=True)
-        self.link = Link(sock)
+        self.splitter = FrameSplitter(self._receive)
+        self.link = Link(sock, self.splitter)
         self.ready = trio.Event()
 
     @trio.lowlevel.enable_ki_protection
@@ -213,15 +212,15 @@ class _Service:
                     self.grpc = _OneConnection(self._address, self.link)
                     try:
                         self.protocol = self.grpc.protocol
-                        self.splitter = FrameSplitter(self.protocol.data_received)
-                        self.link.receive = self.splitter.feed
-                        self.link.awaited = _always_something
                         self.ready.set()
                         await self.link.run()
                     finally:
                         self.grpc.close()
         finally:
             self.link.close()
+
+    def _receive(self, frame: bytes) -> None:
+        self.protocol.data_received(frame)
 
     def stop(self) -> None:
         """Close the connection, whatever is under way."""
@@ -266,10 +265,6 @@ class _AsBytes(CodecBase):
 
     def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002
         return data
-
-
-def _always_something() -> int:
-    return 1
 
 
 def _metadata(token: str | None) -> dict[str, str]:

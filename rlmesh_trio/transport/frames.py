@@ -88,10 +88,21 @@ class FrameSplitter:
 
     *pass_on* gets every other frame, and until a stream is claimed every frame, whole and in order with the messages
     around it. ``messages`` gathers what does not come as one message in one frame; feed it what else is found to be of
-    the stream. A frame above 1 MiB raises :exc:`~rlmesh_trio.errors.ProtocolError`.
+    the stream. ``missing`` says how many bytes are known to be on their way still. A frame above 1 MiB raises
+    :exc:`~rlmesh_trio.errors.ProtocolError`.
     """
 
-    __slots__ = ("_deliver", "_give_credit", "_held", "_left", "_pass_on", "_stream_id", "_unacknowledged", "messages")
+    __slots__ = (
+        "_deliver",
+        "_give_credit",
+        "_held",
+        "_left",
+        "_pass_on",
+        "_stream_id",
+        "_unacknowledged",
+        "messages",
+        "missing",
+    )
 
     def __init__(self, pass_on: Callable[[bytes], None]) -> None:
         self._pass_on = pass_on
@@ -99,6 +110,9 @@ class FrameSplitter:
         self._left = 0
         self._unacknowledged = 0
         self._stream_id = -1
+        self._deliver = pass_on
+        self.messages = MessageReader(pass_on)
+        self.missing = 0
 
     def claim(self, stream_id: int, deliver: Callable[[bytes], None], give_credit: Callable[[int], None]) -> None:
         """Hand the messages of *stream_id* to *deliver* from now on.
@@ -109,12 +123,6 @@ class FrameSplitter:
         self._deliver = deliver
         self._give_credit = give_credit
         self.messages = MessageReader(deliver)
-
-    @property
-    def missing(self) -> int:
-        """How many bytes are known to be on their way still; at least 1 in the middle of a frame or message."""
-        claimed = self._stream_id >= 0 and self.messages.missing
-        return claimed or self._left or len(self._held)
 
     def feed(self, data: bytes) -> None:
         """Take what was received next, cut anywhere."""
@@ -153,8 +161,12 @@ class FrameSplitter:
             else:
                 at = start - _FRAME_HEAD_SIZE
                 break
-        if at < end:
-            self._held = data[at:]
+        if at == end and self.messages.idle:
+            self.missing = 0
+        else:
+            if at < end:
+                self._held = data[at:]
+            self.missing = self.messages.missing or self._left or len(self._held)
 
 
 def prefixed(message: bytes) -> bytes:

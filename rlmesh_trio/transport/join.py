@@ -6,7 +6,7 @@ why, and so does who asks later.
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import outcome
 import trio
@@ -23,7 +23,7 @@ __all__ = ("JoinStream",)
 
 Arm = TypeVar("Arm", bound=str)
 Payload = TypeVar("Payload")
-_ANSWERED = object()
+_NOBODY: Any = object()
 
 Decoder = Callable[[bytes], tuple[str, Arm, Payload]]
 
@@ -39,8 +39,9 @@ class JoinStream(Generic[Arm, Payload]):
         self._peer = peer
         self._decode = decode
         self._pipe: Pipe | None = None
+        # Who waits for the reply to a request: a task to wake, or None for the one who reads it himself.
         self._waiting: dict[str, trio.lowlevel.Task | None] = {}
-        self._own_answer: outcome.Outcome[tuple[str, Arm, Payload]] | None = None
+        self._own_answer: tuple[str, Arm, Payload] | SessionError | None = None
         self._cancelled: set[str] = set()
         self._numbered = 0
         self._failure: SessionError | None = None
@@ -53,10 +54,7 @@ class JoinStream(Generic[Arm, Payload]):
         self._pipe = pipe
         self._send = pipe.send
         self._link = link
-
-    def awaited(self) -> int:
-        """How many bytes are known to be on their way to us, or at least 1 while anybody waits for a reply."""
-        return (self._pipe.missing if self._pipe else 0) or len(self._waiting)
+        link.waiting = self._waiting
 
     def new_id(self) -> str:
         """A request id that this stream has not used."""
@@ -80,32 +78,31 @@ class JoinStream(Generic[Arm, Payload]):
                 "UNSUPPORTED",
                 f"a request of {len(message)} bytes was not sent: at most {MAX_MESSAGE_BYTES} are allowed",
             )
-        waiting = self._waiting
-        if not waiting and self._link.borrow():
-            self._send(message, soon=False)
-            waiting[request_id] = None
-            return await self._read_answer(request_id)
-        self._send(message, soon=bool(waiting))
-        waiting[request_id] = trio.lowlevel.current_task()
+        waiting, link = self._waiting, self._link
+        if waiting or not link.borrow():
+            self._send(message, bool(waiting))
+            waiting[request_id] = trio.lowlevel.current_task()
 
-        def abandon(_: object) -> trio.lowlevel.Abort:
-            del waiting[request_id]
-            self._cancelled.add(request_id)
-            return trio.lowlevel.Abort.SUCCEEDED
+            def abandon(_: object) -> trio.lowlevel.Abort:
+                del waiting[request_id]
+                self._cancelled.add(request_id)
+                return trio.lowlevel.Abort.SUCCEEDED
 
-        return await trio.lowlevel.wait_task_rescheduled(abandon)
-
-    async def _read_answer(self, request_id: str) -> tuple[str, Arm, Payload]:
-        """Read until the answer is there; the reading is borrowed already."""
+            return await trio.lowlevel.wait_task_rescheduled(abandon)
         try:
-            while self._own_answer is None:
-                await self._link.read()
-            return self._own_answer.unwrap()
+            self._send(message, False)
+            waiting[request_id] = None
+            while (answer := self._own_answer) is None:
+                await link.read()
         finally:
             self._own_answer = None
-            if self._waiting.pop(request_id, _ANSWERED) is None:
+            if request_id in waiting:
+                del waiting[request_id]
                 self._cancelled.add(request_id)
-            self._link.give_back()
+            link.give_back()
+        if isinstance(answer, SessionError):
+            raise answer
+        return answer
 
     def deliver(self, message: bytes) -> None:
         """Take one reply."""
@@ -115,23 +112,25 @@ class JoinStream(Generic[Arm, Payload]):
             self._fail(error)
             return
         request_id, _, payload = answer
+        task = self._waiting.pop(request_id, _NOBODY)
         if isinstance(payload, EndpointError):
             if not payload.recoverable:
                 self._last_words = payload.message
-            result = outcome.Error(payload)
-        else:
-            result = outcome.Value(answer)
-        if request_id in self._waiting:
-            self._settle(self._waiting.pop(request_id), result)
-        else:
+            if task is not _NOBODY:
+                self._raise_in(task, payload)
+        elif task is None:
+            self._own_answer = answer
+        elif task is not _NOBODY:
+            trio.lowlevel.reschedule(task, outcome.Value(answer))
+        if task is _NOBODY:
             self._cancelled.discard(request_id)
             self.dropped_replies += 1
 
-    def _settle(self, task: trio.lowlevel.Task | None, result: outcome.Outcome[tuple[str, Arm, Payload]]) -> None:
+    def _raise_in(self, task: trio.lowlevel.Task | None, error: SessionError) -> None:
         if task is None:
-            self._own_answer = result
+            self._own_answer = error
         else:
-            trio.lowlevel.reschedule(task, result)
+            trio.lowlevel.reschedule(task, outcome.Error(error))
 
     def received(self, data: bytes) -> None:
         """Take payload that came through h2."""
@@ -193,7 +192,7 @@ class JoinStream(Generic[Arm, Payload]):
         tasks = list(self._waiting.values())
         self._waiting.clear()
         for task in tasks:
-            self._settle(task, outcome.Error(copy.copy(error)))
+            self._raise_in(task, copy.copy(error))
 
 
 def _lost(why: str) -> EndpointError:

@@ -11,10 +11,12 @@ switches per request. When nobody has read for a while it comes back, for pings 
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import trio
+
+from rlmesh_trio.transport.frames import FrameSplitter
 
 __all__ = ("Link",)
 
@@ -29,16 +31,15 @@ _QUICKACK: int = getattr(socket, "TCP_QUICKACK", 0)
 class Link(asyncio.Transport):
     """A connected, non-blocking socket of its own. :meth:`run` serves it.
 
-    ``receive`` gets what comes in. ``awaited`` says how many bytes somebody waits for, at least 1 if anybody does: with
-    TCP the peer may hold them back until what it sent before is acknowledged, and the kernel takes its time with that
-    unless told to hurry. Set both before :meth:`run`.
+    *splitter* is fed what comes in. ``waiting`` holds whoever waits for something: with TCP the peer may hold it back
+    until what it sent before is acknowledged, and the kernel takes its time with that unless told to hurry.
     """
 
-    receive: Callable[[bytes], None]
-    awaited: Callable[[], int]
-
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, splitter: FrameSplitter) -> None:
         super().__init__()
+        self.waiting: Sized = ("the handshake",)
+        self._splitter = splitter
+        self._receive = splitter.feed
         self._socket = sock
         self._fd = sock.fileno()
         self._closed = False
@@ -158,31 +159,34 @@ class Link(asyncio.Transport):
     # Reading
 
     @trio.lowlevel.enable_ki_protection
-    async def read(self) -> int:
-        """Wait for data once and take it in; gives what is awaited still. The end of the connection is taken in too."""
+    async def read(self) -> None:
+        """Wait for data once and take it in. The end of the connection is taken in too."""
         if self._closed:
             await trio.lowlevel.checkpoint()
-            return self._end(trio.ClosedResourceError())
+            self._end(trio.ClosedResourceError())
+            return
         try:
             await trio.lowlevel.wait_readable(self._fd)
             data = self._recv(self._read_size)
         except BlockingIOError:
-            return self.awaited()
+            return
         except (OSError, trio.ClosedResourceError) as error:
-            return self._end(error)
+            self._end(error)
+            return
         if not data:
-            return self._end(None)
+            self._end(None)
+            return
         self._reads += 1
         try:
-            self.receive(data)
+            self._receive(data)
         except Exception as error:
-            return self._end(error)
-        awaited = self.awaited()
-        if awaited:
-            self._read_size = _LONG_READ if awaited > _SHORT_READ else _SHORT_READ
-            if self._hurry and not self._closed:
+            self._end(error)
+            return
+        missing = self._splitter.missing
+        if (missing or self.waiting) and not self._closed:
+            self._read_size = _LONG_READ if missing > _SHORT_READ else _SHORT_READ
+            if self._hurry:
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        return awaited
 
     def borrow(self) -> bool:
         """Take over the reading, if it is to be had: call :meth:`read` until satisfied, then :meth:`give_back`."""
@@ -194,7 +198,7 @@ class Link(asyncio.Transport):
     def give_back(self) -> None:
         """End what :meth:`borrow` began."""
         self._borrowed = False
-        if self.awaited():
+        if self.waiting:
             self.resume()
 
     def resume(self) -> None:
@@ -208,7 +212,8 @@ class Link(asyncio.Transport):
         if self._hurry:
             self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
         while not self._ended:
-            solitary = 0 if await self.read() else solitary + 1
+            await self.read()
+            solitary = 0 if self.waiting else solitary + 1
             if solitary > _SOLITARY_READS:
                 await self._step_aside()
 
@@ -227,9 +232,8 @@ class Link(asyncio.Transport):
             if self._reads == before:
                 self.resume()
 
-    def _end(self, reason: Exception | None) -> int:
+    def _end(self, reason: Exception | None) -> None:
         if not self._ended:
             self._ended = True
             self.close()
             self._protocol.connection_lost(reason)
-        return 0

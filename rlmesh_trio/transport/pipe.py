@@ -40,11 +40,6 @@ class Pipe(ABC):
         self._stream_id = stream_id
         self._queue: deque[memoryview] = deque()
 
-    @property
-    @abstractmethod
-    def missing(self) -> int:
-        """How many bytes of what has begun to arrive are still on their way."""
-
     @abstractmethod
     def received(self, data: bytes) -> None:
         """Take payload that came through h2."""
@@ -108,10 +103,6 @@ class PlainPipe(Pipe):
         super().__init__(protocol, stream_id)
         self._messages = MessageReader(deliver)
 
-    @property
-    def missing(self) -> int:  # noqa: D102 - inherited
-        return self._messages.missing or not self._messages.idle
-
     def received(self, data: bytes) -> None:  # noqa: D102 - inherited
         self._messages.add(memoryview(data))
 
@@ -140,10 +131,6 @@ class FastPipe(Pipe):
         self._stream = self._h2.streams[stream_id]
         self._splitter = splitter
         splitter.claim(stream_id, deliver, self._give_credit)
-
-    @property
-    def missing(self) -> int:  # noqa: D102 - inherited
-        return self._splitter.missing
 
     def received(self, data: bytes) -> None:  # noqa: D102 - inherited
         self._splitter.messages.add(memoryview(data))
