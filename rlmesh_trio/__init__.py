@@ -7,8 +7,8 @@ open env with any open model; ``connect_env``, ``connect_model``, ``open_local_e
 from rlmesh_trio import errors, events
 from rlmesh_trio.endpoints.local_env import LocalEnv, open_local_env
 from rlmesh_trio.endpoints.local_model import LocalModel, open_local_model
-from rlmesh_trio.endpoints.remote_env import connect_env
-from rlmesh_trio.endpoints.remote_model import connect_model
+from rlmesh_trio.endpoints.remote_env import RemoteEnv, connect_env
+from rlmesh_trio.endpoints.remote_model import RemoteModel, connect_model
 from rlmesh_trio.engine.schedulers import EagerScheduler, Scheduler
 from rlmesh_trio.engine.session import Session, open_session, run_session
 from rlmesh_trio.errors import SessionError
@@ -26,6 +26,8 @@ __all__ = (
     "Limits",
     "LocalEnv",
     "LocalModel",
+    "RemoteEnv",
+    "RemoteModel",
     "Report",
     "Scheduler",
     "Session",

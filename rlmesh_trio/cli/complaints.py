@@ -16,8 +16,9 @@ from rlmesh_trio.errors import (
     format_duration,
 )
 
-__all__ = ("complain", "error_line", "show_traceback")
+__all__ = ("INTERRUPTED_TEXT", "complain", "error_line", "show_traceback")
 
+INTERRUPTED_TEXT = "interrupted (Ctrl-C or SIGTERM)"
 _LIMIT_OPTIONS = {
     "env.step": "--step-timeout",
     "env.reset": "--reset-timeout",
@@ -31,7 +32,7 @@ def error_line(error: BaseException) -> str:
         case InvalidSpec():
             text = error.why
         case RouteCancelled(reason=reason) if reason == INTERRUPTED_REASON:
-            text = "interrupted; what was finished is reported"
+            text = INTERRUPTED_TEXT
         case OperationTimeout(operation=str(operation)) if operation in _LIMIT_OPTIONS:
             text = f"{operation} took longer than {format_duration(error.timeout)}"
             text += f" at step {error.step}; {_LIMIT_OPTIONS[operation]} sets this limit"

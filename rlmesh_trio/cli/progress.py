@@ -31,6 +31,7 @@ class Progress(Hooks):
         self.total = total
         self.done = 0
         self.stage = f"opening {env}"
+        self._stage_passed = trio.Event()
         self.lanes_per_step = 1
         self._clock = clock
         self._started = clock()
@@ -42,15 +43,15 @@ class Progress(Hooks):
 
     async def env_connected(self, event: EnvConnected) -> None:  # noqa: ARG002
         """The model is next."""
-        self.stage = "loading the model"
+        self._enter("loading the model")
 
     async def model_connected(self, event: ModelConnected) -> None:  # noqa: ARG002
         """The route is next."""
-        self.stage = "preparing the model"
+        self._enter("preparing the model")
 
     async def session_started(self, event: SessionStarted) -> None:  # noqa: ARG002
         """The first episodes begin."""
-        self.stage = ""
+        self._enter("")
         self._started = self._clock()
         self._marks = deque([(self._started, 0)])
 
@@ -70,6 +71,16 @@ class Progress(Hooks):
         steps = sum(row.count for row in rows if (row.op, row.metric) == ("env.step", "rpc.total"))
         self._steps += steps * self.lanes_per_step
         self._marks.append((self._clock(), self._steps))
+
+    async def next_look(self) -> None:
+        """Return when the figures are worth another look: after a moment, or at once in a new stage."""
+        with trio.move_on_after(_REDRAW_SECONDS):
+            await self._stage_passed.wait()
+
+    def _enter(self, stage: str) -> None:
+        self.stage = stage
+        self._stage_passed.set()
+        self._stage_passed = trio.Event()
 
     def steps_per_second(self) -> float | None:
         """Lane steps a second over the last few seconds; ``None`` before there is a figure."""
@@ -123,7 +134,7 @@ async def draw_progress(progress: Progress, stream: TextIO) -> None:
     task = drawing.add_task("", total=progress.total, line=progress.line())
     with drawing:
         while True:
-            await trio.sleep(_REDRAW_SECONDS)
+            await progress.next_look()
             drawing.update(task, completed=progress.done, line=progress.line())
             drawing.refresh()
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import trio
 
-from rlmesh_trio.cli.complaints import complain, show_traceback
+from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, show_traceback
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.output_file import JsonOutput
 from rlmesh_trio.cli.parameters import INT64, duration, json_output, seeds, token_option
@@ -115,7 +115,7 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
             show_traceback(outcome.error)
         complain(outcome.error)
     elif outcome.interrupted:
-        complain(click.ClickException("interrupted before the run began"))
+        complain(click.ClickException(INTERRUPTED_TEXT))
     return status
 
 
