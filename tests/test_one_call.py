@@ -220,8 +220,9 @@ async def test_what_does_not_fit_is_refused_before_the_model_is_loaded(
 ) -> None:
     door.changes = changes
     policy, diary = Policy(), Diary()
+    one_episode: dict[str, Any] = {"max_episodes": 1}
     with pytest.raises(kind) as refused:
-        await run_local(policy, "somewhere:1", hooks=diary, **{"max_episodes": 1, **options})
+        await run_local(policy, "somewhere:1", hooks=diary, **(one_episode | options))
     assert told in str(refused.value)
     assert policy.calls == []
     assert "SessionStarted" not in diary.names()
