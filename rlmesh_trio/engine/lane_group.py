@@ -280,7 +280,6 @@ class LaneGroup:
 
     async def _stop(self) -> None:
         """The group is finished: what was waiting for a roll that will not come goes out now."""
-        self._buffer.drop_plan()
         await self._announce_deferred()
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 

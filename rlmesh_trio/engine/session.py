@@ -243,7 +243,6 @@ class Session:
             except Exception as error:
                 failure = error
             finally:
-                self._parts.listeners.hurry()
                 if self._failure is None:
                     self._told = True
                     self.cancel()
