@@ -204,3 +204,29 @@ class TestSchedulers:
         env = ScriptedEnv(LaneScript(1, 0.1), LaneScript(6, 0.1))
         report = await run_session(lane_spec(2, 2), env, ScriptedModel(fuses=True), scheduler=scheduler)
         assert report.total_episodes == 2
+
+    async def test_a_prefetch_that_is_withheld_is_forced_when_the_plan_runs_out(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        scheduler = Planned(lambda waiting, busy: ())
+        model = ScriptedModel(extra=1)
+        report = await run_session(one(), ScriptedEnv(6), model, scheduler=scheduler, prefetch_lead=1)
+        assert report.total_steps == 6
+        assert len(model.batches) == 3
+
+    async def test_a_request_withdrawn_while_it_waits_does_not_stand_in_the_way_of_the_next(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        """Lane 1's episode ends while its prefetch waits for lane 0's predict; it asks again only after that landed."""
+
+        async def take_a_while(lanes: tuple[int, ...]) -> None:
+            if lanes == (0,):
+                await trio.sleep(0.5)
+            elif len(env.resets) > 2:
+                await trio.sleep(1)
+
+        model = ScriptedModel(extra=1, delay=1.0, fuses=True)
+        env = ScriptedEnv(LaneScript(2, 5.0), LaneScript(2, 0.3))
+        env.before_reset = take_a_while
+        report = await run_session(lane_spec(2, 4), env, model, prefetch_lead=1)
+        assert report.total_episodes == 4

@@ -48,6 +48,7 @@ class TestEvictions:
 
     async def test_they_wait_for_every_predict_in_flight(self, autojump_clock: trio.testing.MockClock) -> None:
         flying = 0
+        seen_flying: list[int] = []
 
         class Watching(ScriptedModel):
             async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
@@ -58,16 +59,55 @@ class TestEvictions:
                 finally:
                     flying -= 1
 
-        async def nothing_flies() -> None:
-            assert flying == 0
+        async def look() -> None:
+            seen_flying.append(flying)
             await trio.sleep(0.05)
-            assert flying == 0
+            seen_flying.append(flying)
 
         model = Watching(delay=0.1)
-        model.before_evict = nothing_flies
+        model.before_evict = look
         env = ScriptedEnv(LaneScript(2, 0.03), LaneScript(3, 0.04), LaneScript(1, 0.05))
         await run_session(lane_spec(3, 15), env, model)
         assert sorted(model.evicted) == sorted(model.predicted)
+        assert set(seen_flying) == {0}
+
+    async def test_they_do_not_wait_for_the_next_predict(self, autojump_clock: trio.testing.MockClock) -> None:
+        """The episode is over, the env takes its time to reset: the model is told meanwhile."""
+        env, model = ScriptedEnv(1), ScriptedModel()
+
+        async def take_a_while(lanes: tuple[int, ...]) -> None:
+            await trio.sleep(10)
+
+        env.before_reset = take_a_while
+        async with open_session(one(3), env, model):
+            await trio.sleep(15)
+            assert len(env.resets) == 2
+            assert model.evicted == model.predicted
+
+    async def test_groups_that_get_ready_during_one_are_one_batch(self, autojump_clock: trio.testing.MockClock) -> None:
+        """Four resets end in the very pass an eviction does, two of their tasks run before the batcher's."""
+        gate = trio.Event()
+
+        async def hold() -> None:
+            await trio.sleep(1)
+            await gate.wait()
+
+        async def hold_resets(lanes: tuple[int, ...]) -> None:
+            if len(env.resets) > 4:
+                await trio.sleep(0.5 if lanes[0] < 2 else 1.5)
+                await gate.wait()
+
+        async def open_gate() -> None:
+            await trio.sleep(3)
+            gate.set()
+
+        env, model = ScriptedEnv(1, 1, 1, 1), ScriptedModel(fuses=True)
+        env.before_reset = hold_resets
+        model.before_evict = hold
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(open_gate)
+            await run_session(lane_spec(4, 8), env, model)
+        assert model.batches == [4, 4]
 
     async def test_one_that_fails_is_logged_and_not_repeated(
         self, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
@@ -120,16 +160,22 @@ class TestEvictions:
         assert len(finished) == 2
         assert sorted(model.evicted) == sorted(model.predicted)
 
+    @pytest.mark.parametrize("by_the_caller", [False, True])
     async def test_one_under_way_when_the_session_is_cancelled_is_abandoned_at_once(
-        self, autojump_clock: trio.testing.MockClock
+        self, by_the_caller: bool, autojump_clock: trio.testing.MockClock
     ) -> None:
+        async def hang_first() -> None:
+            if len(model.evicted) == 1:
+                await trio.sleep_forever()
+
         model = ScriptedModel()
-        model.before_evict = trio.sleep_forever
+        model.before_evict = hang_first
         start = trio.current_time()
-        async with open_session(one(None), ScriptedEnv(1), model):
-            await trio.sleep(1)
-            model.before_evict = None
+        with trio.move_on_after(1 if by_the_caller else 100):
+            async with open_session(one(None), ScriptedEnv(1), model):
+                await trio.sleep(100 if by_the_caller else 1)
         assert trio.current_time() - start == pytest.approx(1, abs=0.1)
+        assert len(model.released) == 1
 
     async def test_live_episodes_are_ended_when_the_session_is(self, autojump_clock: trio.testing.MockClock) -> None:
         model = ScriptedModel()

@@ -78,7 +78,9 @@ class TestStreams:
         assert len(seen) > 300
         assert trio.current_time() - start == pytest.approx(len(seen), abs=1)
 
-    async def test_a_very_slow_reader_still_sees_the_end(self, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_a_very_slow_reader_still_sees_the_end_and_does_not_hold_it_up(
+        self, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+    ) -> None:
         hooks = Recorder()
         seen: list[Event] = []
         async with open_session(one(12), ScriptedEnv(2), ScriptedModel(), hooks=hooks) as session:
@@ -87,6 +89,7 @@ class TestStreams:
                 await trio.sleep(100)
         assert seen == hooks.events
         assert isinstance(seen[-1], SessionEnded)
+        assert caplog.messages == []
 
     async def test_what_was_announced_before_a_failure_is_read_after_it(
         self, autojump_clock: trio.testing.MockClock
