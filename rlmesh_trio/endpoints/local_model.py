@@ -6,7 +6,7 @@ anything is sent: the number of actions, and every action against the action spa
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter_ns
 from typing import Literal, TypeVar
@@ -39,8 +39,7 @@ Where = Literal["auto", "inline", "thread"]
 _CLOSE_GRACE = 2.0
 _QUICK_NS = 200_000
 _SLOW_NS = 1_000_000
-_FIRST_STREAK = 5
-_LONGEST_STREAK = 1000
+_RECENT_CALLS = 8
 
 
 @asynccontextmanager
@@ -70,25 +69,19 @@ async def open_local_model(policy: object, *, where: Where = "auto") -> AsyncGen
 
 
 class Pace:
-    """Where the next call goes: ``auto`` trusts a policy inline after some quick calls in a row, each time more."""
+    """Where the next call goes. ``auto`` goes by the mean of the last calls, so that one hiccup decides nothing."""
 
     def __init__(self, where: Where) -> None:
         self.inline = where == "inline"
         self._fixed = where != "auto"
-        self._streak = 0
-        self._needed = _FIRST_STREAK
+        self._mean_ns: float = _SLOW_NS
 
     def took(self, elapsed_ns: int) -> None:
         """Note how long a call took."""
         if self._fixed:
             return
-        if self.inline:
-            if elapsed_ns > _SLOW_NS:
-                self.inline, self._streak = False, 0
-                self._needed = min(2 * self._needed, _LONGEST_STREAK)
-            return
-        self._streak = self._streak + 1 if elapsed_ns < _QUICK_NS else 0
-        self.inline = self._streak >= self._needed
+        self._mean_ns += (elapsed_ns - self._mean_ns) / _RECENT_CALLS
+        self.inline = self._mean_ns < (_SLOW_NS if self.inline else _QUICK_NS)
 
 
 @attrs.frozen(eq=False)
@@ -153,7 +146,14 @@ class LocalModel:
             raise EndpointError("NOT_CONFIGURED", "the model was not resolved for a route")
         if self._policy.on_episode_end is not None:
             self._live.update([info.episode_id for request in requests for info in request.episode_info])
-        return await self._run(lambda: _answer(route, requests))
+        pace = self._pace
+        if not pace.inline:
+            return await self._run(lambda: _answer(route, requests))
+        await trio.lowlevel.checkpoint()
+        started = perf_counter_ns()
+        answers = _answer(route, requests)
+        pace.took(perf_counter_ns() - started)
+        return answers
 
     def fuses_predicts(self) -> bool:
         """Always: a group of requests is one call."""
@@ -198,20 +198,16 @@ class LocalModel:
             self._thread.close()
 
     async def _run(self, call: Callable[[], T]) -> T:
-        pace = self._pace
-        if pace.inline:
+        if self._pace.inline:
             await trio.lowlevel.checkpoint()
-            started = perf_counter_ns()
-            result = call()
-            pace.took(perf_counter_ns() - started)
-            return result
+            return call()
         try:
             elapsed, result = await self._thread.run(lambda: _timed(call))
         except ThreadOccupied:
             raise EndpointError(
                 "BUSY", f"policy {self._policy.name} is still at a call that was given up at its limit"
             ) from None
-        pace.took(elapsed)
+        self._pace.took(elapsed)
         return result
 
 
@@ -287,10 +283,9 @@ def _replies(
     ]
 
 
-def _shares(route: _Route, batch: Batch, frames: Sequence[Leaves]) -> list[list[Leaves]]:
+def _shares(route: _Route, batch: Batch, frames: Sequence[Leaves]) -> Iterable[Sequence[Leaves]]:
     """The rows of each request, in every frame."""
-    parts = [route.actions.split(frame, batch.rows) for frame in frames]
-    return [[part[position] for part in parts] for position in range(len(batch.requests))]
+    return zip(*[route.actions.split(frame, batch.rows) for frame in frames], strict=True)
 
 
 def _failed(operation: str, failure: Exception) -> EndpointError:

@@ -143,12 +143,10 @@ class _UserForm:
     def _packed(self, action: Any, batch: Batch) -> Leaves:
         """One frame from an action with a leading axis of rows."""
         try:
-            leaves = self._actions.pack_batch(action, batch.count)
+            return self._actions.pack_members(action, batch.count)
         except SpaceError:
             _check_count(self._action_space, action, batch)
             raise
-        self._actions.check_members(leaves, batch.count)
-        return leaves
 
 
 class BatchForm(_UserForm):
@@ -161,7 +159,7 @@ class BatchForm(_UserForm):
             return Batch(requests, (count,), count, self._observations.unpack_batch(_observation(requests[0]), count))
         rows = [len(request.episode_info) for request in requests]
         count = sum(rows)
-        parts = [_observation(request) for request in requests]
+        parts = [request.observation or _observation(request) for request in requests]
         observation = self._observations.unpack_batch(self._observations.concatenate(parts, rows), count)
         return Batch(requests, rows, count, observation)
 
@@ -249,8 +247,7 @@ class ChunkForm(RowForm):
             count = 0
         if not count:
             raise _no_frames(self._corner)
-        leaves = self._actions.pack_batch(chunk, count)
-        self._actions.check_members(leaves, count)
+        leaves = self._actions.pack_members(chunk, count)
         return self._actions.split(leaves, [1] * count)[: self._horizon]
 
 

@@ -70,6 +70,14 @@ class SpaceCodec:
         self._root.flatten(value, values)
         return [slab.pack(given, rows) for slab, given in zip(self._slabs, values, strict=True)]
 
+    def pack_members(self, value: Any, rows: int) -> list[Leaf]:
+        """As :meth:`pack_batch` and then :meth:`check_members`, in one go."""
+        if self._only is not None:
+            return [self._only.pack_members(value, rows)]
+        leaves = self.pack_batch(value, rows)
+        self.check_members(leaves, rows)
+        return leaves
+
     def pack_rows(self, values: Sequence[Any]) -> list[Leaf]:
         """The leaves of a batch given as one member of the space per row, not checked for membership."""
         if self._only is not None:
@@ -100,8 +108,9 @@ class SpaceCodec:
         """One batch from several, in order; part ``i`` holds ``rows[i]`` rows. A single part is returned as it is."""
         if len(parts) == 1:
             return parts[0]
-        for part in parts:
-            self._counted(part)
+        if set(map(len, parts)) != {len(self._slabs)}:
+            for part in parts:
+                self._counted(part)
         return [slab.join([part[i] for part in parts], rows) for i, slab in enumerate(self._slabs)]
 
     def split(self, leaves: Leaves, rows: Sequence[int]) -> list[Leaves]:
@@ -109,7 +118,7 @@ class SpaceCodec:
         if len(rows) == 1:
             return [leaves]
         columns = [slab.cut(leaf, rows) for slab, leaf in zip(self._counted(leaves), leaves, strict=True)]
-        return [[column[i] for column in columns] for i in range(len(rows))]
+        return list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in rows]
 
     def _counted(self, leaves: Leaves) -> list[Slab]:
         if len(leaves) != len(self._slabs):

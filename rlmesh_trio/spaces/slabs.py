@@ -57,6 +57,10 @@ class Slab(Protocol):
         """The inverse of :meth:`unpack`."""
         ...
 
+    def pack_members(self, value: Any, rows: int) -> bytes:
+        """As :meth:`pack`; raises when a row is outside the space, as :meth:`check_members` does."""
+        ...
+
     def pack_rows(self, values: Sequence[Any]) -> bytes:
         """One slab of one member of the gymnasium space per row."""
         ...
@@ -138,7 +142,9 @@ class _ArraySlab:
         return self.unpack(leaf, rows)[row, ...].copy()
 
     def check_members(self, leaf: Leaf, rows: int) -> None:
-        array = self.unpack(leaf, rows)
+        self._check_inside(self.unpack(leaf, rows), rows)
+
+    def _check_inside(self, array: _Array, rows: int) -> None:
         if self._admits_all or not rows:
             return
         if array.size <= _FEW:
@@ -165,10 +171,18 @@ class _ArraySlab:
         return SpaceError(self.path, f"{_place(where)}: the value {value} is {side} value, {bound}")
 
     def pack(self, value: Any, rows: int) -> bytes:
+        return self._array(value, rows).tobytes()
+
+    def pack_members(self, value: Any, rows: int) -> bytes:
+        array = self._array(value, rows)
+        self._check_inside(array, rows)
+        return array.tobytes()
+
+    def _array(self, value: Any, rows: int) -> _Array:
         shape = (rows, *self.shape)
         if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == shape:
-            return value.tobytes()
-        return self._cast(value, shape).tobytes()
+            return value
+        return self._cast(value, shape)
 
     def pack_rows(self, values: Sequence[Any]) -> bytes:
         packed: list[bytes] = []
@@ -205,8 +219,9 @@ class _ArraySlab:
         return cast_value
 
     def join(self, parts: Sequence[Leaf], rows: Sequence[int]) -> bytes:
-        for part, count in zip(parts, rows, strict=True):
-            if len(part) != count * self.row_bytes:
+        width = self.row_bytes
+        if list(map(len, parts)) != [count * width for count in rows]:
+            for part, count in zip(parts, rows, strict=True):
                 self._check_length(part, count)
         return b"".join(parts)
 
@@ -285,6 +300,11 @@ class _TextSlab:
                 )
             if self._charset is not None and (strange := set(text) - self._charset):
                 raise SpaceError(self.path, f"row {row}: the character {min(strange)!r} is not in the charset")
+
+    def pack_members(self, value: Any, rows: int) -> bytes:
+        packed = self.pack(value, rows)
+        self.check_members(packed, rows)
+        return packed
 
     def pack(self, value: Any, rows: int) -> bytes:
         if not isinstance(value, (list, tuple, np.ndarray)):

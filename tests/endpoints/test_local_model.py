@@ -307,23 +307,40 @@ async def test_a_hanging_policy_does_not_hold_up_the_end(caplog: pytest.LogCaptu
     release.set()
 
 
-def test_auto_goes_inline_after_quick_calls_and_back_after_a_slow_one() -> None:
-    pace = Pace("auto")
-    went: list[bool] = []
-    for elapsed in (50 * MS, *[10 * MICRO] * 4, 300 * MICRO, *[10 * MICRO] * 5):
-        went.append(pace.inline)
+def calls_until(pace: Pace, *, inline: bool, elapsed: int) -> int:
+    """How many calls of *elapsed* ns it takes until the next one goes where it is asked for; at most 1000."""
+    for count in range(1000):
+        if pace.inline is inline:
+            return count
         pace.took(elapsed)
-    assert went == [False] * 11
-    assert pace.inline
-    pace.took(900 * MICRO)
-    assert pace.inline
-    pace.took(2 * MS)
+    return 1000
+
+
+def test_auto_starts_in_the_thread_and_goes_inline_after_some_quick_calls() -> None:
+    pace = Pace("auto")
     assert not pace.inline
-    for _ in range(9):
-        pace.took(10 * MICRO)
-        assert not pace.inline
-    pace.took(10 * MICRO)
+    assert 5 <= calls_until(pace, inline=True, elapsed=10 * MICRO) <= 20
+
+
+def test_auto_stays_inline_over_one_hiccup_and_leaves_when_calls_are_slow() -> None:
+    pace = Pace("auto")
+    calls_until(pace, inline=True, elapsed=10 * MICRO)
+    pace.took(5 * MS)
     assert pace.inline
+    assert calls_until(pace, inline=False, elapsed=2 * MS) <= 8
+
+
+def test_auto_leaves_at_once_for_a_very_slow_call_and_stays_away_while_it_recurs() -> None:
+    pace = Pace("auto")
+    calls_until(pace, inline=True, elapsed=10 * MICRO)
+    pace.took(100 * MS)
+    for call in range(100):
+        assert not pace.inline
+        pace.took(100 * MS if call % 8 == 7 else 10 * MICRO)
+
+
+def test_auto_leaves_a_policy_of_half_a_millisecond_in_the_thread() -> None:
+    assert calls_until(Pace("auto"), inline=True, elapsed=500 * MICRO) == 1000
 
 
 @pytest.mark.parametrize("where", ["inline", "thread"])
