@@ -9,13 +9,11 @@ import click
 
 from rlmesh_trio import __version__
 from rlmesh_trio.cli.complaints import complain
+from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.inspect_command import inspect_command
-from rlmesh_trio.cli.interruption import INTERRUPTED_STATUS
 from rlmesh_trio.cli.run_command import run_command
 
 __all__ = ("main",)
-
-_NOT_STARTED_STATUS = 2
 
 
 @click.group("rlmesh-trio", context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,16 +39,16 @@ def _status_of(args: Sequence[str] | None) -> int:
         return _app.main(args, prog_name="rlmesh-trio", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as no_arguments:
         click.echo(no_arguments.format_message(), err=True)
-        return _NOT_STARTED_STATUS
+        return NOT_STARTED
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED_STATUS
+        return INTERRUPTED
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is None:
             raise
-        return INTERRUPTED_STATUS
+        return INTERRUPTED
     except click.ClickException as refusal:
         complain(refusal)
-        return _NOT_STARTED_STATUS
+        return NOT_STARTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return FAILED

@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from typing import cast
 
 import click
 
@@ -16,7 +17,7 @@ from rlmesh_trio.errors import (
     format_duration,
 )
 
-__all__ = ("INTERRUPTED_TEXT", "complain", "error_line", "show_traceback")
+__all__ = ("INTERRUPTED_TEXT", "complain", "error_line", "foreign_exit", "show_traceback")
 
 INTERRUPTED_TEXT = "interrupted (Ctrl-C or SIGTERM)"
 _LIMIT_OPTIONS = {
@@ -51,6 +52,14 @@ def error_line(error: BaseException) -> str:
         case _:
             text = f"{type(error).__name__}: {error} (a bug of rlmesh-trio; --debug shows where)"
     return " ".join(text.split()) or type(error).__name__
+
+
+def foreign_exit(error: BaseException) -> SessionError | None:
+    """What to say when *error* is a ``sys.exit`` of the env's or the policy's code; ``None`` when it is not."""
+    exits = isinstance(error, SystemExit)
+    if isinstance(error, BaseExceptionGroup):
+        exits = cast("BaseExceptionGroup[BaseException]", error).subgroup(SystemExit) is not None
+    return SessionError("the code of the env or the policy called sys.exit()") if exits else None
 
 
 def complain(error: BaseException) -> None:

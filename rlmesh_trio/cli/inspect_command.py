@@ -4,8 +4,9 @@ import attrs
 import click
 import trio
 
-from rlmesh_trio.cli.complaints import complain
+from rlmesh_trio.cli.complaints import complain, foreign_exit
 from rlmesh_trio.cli.env_description import EnvDescription, description_of, print_description
+from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.places import open_env
 from rlmesh_trio.cli.report_json import json_text
@@ -13,8 +14,6 @@ from rlmesh_trio.errors import SessionError
 from rlmesh_trio.spec import Limits
 
 __all__ = ("inspect_command",)
-
-_NOT_STARTED_STATUS = 2
 
 
 @click.command("inspect", short_help="Show what an env declares.")
@@ -34,7 +33,10 @@ def inspect_command(env: str, token: str | None, as_json: bool) -> int:
             description = trio.run(_describe, env, token)
     except SessionError as refusal:
         complain(refusal)
-        return _NOT_STARTED_STATUS
+        return NOT_STARTED
+    except SystemExit as ended:
+        complain(foreign_exit(ended) or ended)
+        return NOT_STARTED
     if as_json:
         click.echo(json_text(attrs.asdict(description)), nl=False)
     else:

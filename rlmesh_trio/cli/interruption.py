@@ -9,12 +9,12 @@ from types import FrameType
 
 import trio
 
+from rlmesh_trio.cli.exit_status import INTERRUPTED
 from rlmesh_trio.engine.session import Session
 
-__all__ = ("INTERRUPTED_REASON", "INTERRUPTED_STATUS", "Interruption", "watch_signals")
+__all__ = ("INTERRUPTED_REASON", "Interruption", "watch_signals")
 
 INTERRUPTED_REASON = "interrupted by the host (signal)"
-INTERRUPTED_STATUS = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -71,4 +71,4 @@ def _counted() -> Generator[None]:
 def _end_at_once() -> None:
     if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
-    os._exit(INTERRUPTED_STATUS)
+    os._exit(INTERRUPTED)

@@ -9,6 +9,7 @@ import click
 import trio
 
 from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, show_traceback
+from rlmesh_trio.cli.exit_status import FAILED
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.output_file import JsonOutput
 from rlmesh_trio.cli.parameters import INT64, duration, json_output, seeds, token_option
@@ -87,7 +88,8 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     returns one action per row; a class may define predict for one row, predict_batch, predict_chunk or
     predict_chunk_batch.
 
-    Durations are seconds, or a number with a unit: 250ms, 10s, 15m, 2h.
+    Durations are seconds, or a number with a unit: 250ms, 10s, 15m, 2h. An env or a policy of this process runs in a
+    thread when you set its timeout, so that it can be left when it hangs.
 
     \b
     Examples:
@@ -105,7 +107,7 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     status = outcome.status
     if outcome.report is not None:
         if report_output is not None and not _written(report_output, outcome):
-            status = max(status, 1)
+            status = max(status, FAILED)
         if not quiet and not reports_on_stdout:
             title = f"{outcome.env_name} with {job.model}"
             rows = summary_rows(outcome.report, outcome.wall_seconds, asked=job.asked, lanes=outcome.lanes)

@@ -10,7 +10,9 @@ import attrs
 import click
 import trio
 
-from rlmesh_trio.cli.interruption import INTERRUPTED_STATUS, Interruption, watch_signals
+from rlmesh_trio.cli.complaints import foreign_exit
+from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
+from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
 from rlmesh_trio.engine.session import Session
@@ -21,8 +23,6 @@ from rlmesh_trio.spec import EnvContract, Limits
 __all__ = ("Outcome", "RunJob", "run_job")
 
 _DEFAULT_EPISODES = 10
-_FAILED_STATUS = 1
-_NOT_STARTED_STATUS = 2
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class RunJob:
 
     env: str
     model: str
-    token: str | None
+    token: str | None = attrs.field(repr=False)
     episodes: int | None
     lanes: int | None
     seed: int | None
@@ -109,10 +109,10 @@ class Outcome:
     def status(self) -> int:
         """The exit status."""
         if self.interrupted:
-            return INTERRUPTED_STATUS
+            return INTERRUPTED
         if self.report is None:
-            return _NOT_STARTED_STATUS
-        return 0 if self.error is None else _FAILED_STATUS
+            return NOT_STARTED
+        return 0 if self.error is None else FAILED
 
 
 async def run_job(job: RunJob, *, show_progress: bool) -> Outcome:
@@ -153,6 +153,10 @@ async def _attempt(
                     outcome.wall_seconds = time.perf_counter() - started
     except Exception as error:
         outcome.error = error
+    except BaseException as error:
+        outcome.error = foreign_exit(error)
+        if outcome.error is None:
+            raise
     if session is not None:
         outcome.report = session.report
     outcome.interrupted = interruption.happened and (session is None or outcome.error is not None)

@@ -27,6 +27,8 @@ WALK = "tests.cli.toys:Walk"
         ("run tests.cli.toys:Wallk", "no attribute 'Wallk' (did you mean Walk, SlowWalk?)"),
         ("run tests.cli.toys:number", "neither a gymnasium env nor a factory"),
         ("run tests.cli.toys:raising_factory", "FileNotFoundError: no floor to walk on"),
+        ("run tests.cli.toys:leaving_factory", "the code of the env or the policy called sys.exit()"),
+        ("inspect tests.cli.toys:leaving_factory", "the code of the env or the policy called sys.exit()"),
         ("run tests.cli.toys:numberless_factory", "returned an int, not a gymnasium env"),
         ("run tests.cli.toys:needy_factory", "floor"),
         ("run tests.cli.toys:Sequences", "Sequence spaces have no wire form"),

@@ -126,6 +126,15 @@ def test_a_policy_that_fails(policy: str, kind: str, told: str, capsys: pytest.C
     assert json.loads(ran.out)["error"]["type"] == kind
 
 
+def test_an_env_that_ends_the_program_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "run", "tests.cli.toys:LeavingWalk", "--json", "-")
+    assert ran.status == 1
+    assert ran.error == "the code of the env or the policy called sys.exit()"
+    document = json.loads(ran.out)
+    assert complaints(document) == []
+    assert document["error"]["type"] == "SessionError"
+
+
 def test_a_step_limit_is_kept_by_an_env_of_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     ran = run(capsys, "run", "tests.cli.toys:StuckWalk", "--step-timeout", "50ms", "--quiet")
     assert ran.status == 1

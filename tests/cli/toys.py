@@ -1,6 +1,7 @@
 """Envs and policies that the tests name on the command line."""
 
 import math
+import sys
 import time
 from typing import Any
 
@@ -123,6 +124,17 @@ def stuck_factory() -> Walk:
     print("stuck", flush=True)
     time.sleep(3600)
     return Walk()
+
+
+def leaving_factory() -> Walk:
+    sys.exit("see you")
+
+
+class LeavingWalk(Walk):
+    def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        if self.clock == 2:
+            sys.exit(0)
+        return super().step(action)
 
 
 def numberless_factory() -> int:
