@@ -21,7 +21,7 @@ from rlmesh_trio.transport.frames import FrameSplitter
 __all__ = ("Link",)
 
 _SHORT_READ = 1 << 16
-_LONG_READ = 1 << 20
+_LONG_READ = 1 << 18
 # After so many reads in a row that left nobody waiting, the resident reader steps aside.
 _SOLITARY_READS = 3
 _IDLE = 0.5

@@ -15,6 +15,7 @@ from h2.errors import ErrorCodes
 from h2.events import (
     DataReceived,
     Event,
+    PingAckReceived,
     RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
@@ -37,6 +38,7 @@ class FakeConnection:
         self.h2 = H2Connection(H2Configuration(client_side=False, header_encoding="ascii"))
         self.streams: dict[int, FakeStream] = {}
         self.reads: bool = True
+        self.pinged = trio.Event()
         self._serve = serve
         self._changed = trio.Event()
         self._sending = trio.Lock()
@@ -76,6 +78,8 @@ class FakeConnection:
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         elif isinstance(event, StreamEnded):
             self.streams[event.stream_id].half_closed = True
+        elif isinstance(event, PingAckReceived):
+            self.pinged.set()
         elif isinstance(event, StreamReset):
             self.streams[event.stream_id].reset_code = int(event.error_code)
         elif not isinstance(event, WindowUpdated | RemoteSettingsChanged):
