@@ -8,7 +8,7 @@ The batcher stands in a shielded scope: a session that ends gives a predict in f
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
 
 import trio
@@ -75,14 +75,14 @@ class Ticket:
             self.posted = True
             self.batcher.inbox.send_nowait(self)
 
-    async def landed(self) -> None:
+    def landed(self) -> Awaitable[None]:
         """Wait until the outstanding predict has landed."""
         batcher = self.batcher
         batcher.blocked += 1
         if batcher.holds_back:
             batcher.nudge()
         self._waiter = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._abort)
+        return trio.lowlevel.wait_task_rescheduled(self._abort)  # noqa: ASYNC105 - the caller awaits it
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._waiter = None

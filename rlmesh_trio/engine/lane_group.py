@@ -26,7 +26,6 @@ from rlmesh_trio.messages import (
     EpisodeInfo,
     EpisodeRecord,
     Leaves,
-    Metadata,
     PredictRequest,
     ResetRequest,
     StepTarget,
@@ -155,20 +154,28 @@ class LaneGroup:
         """Step from a reset's reply on; true when a driver-owned reset is due, false when the group is finished."""
         parts, buffer, ticket, lanes = self._parts, self._buffer, self._ticket, self.lanes
         route, listeners, env = parts.route, parts.listeners, parts.env
-        to_env, meter, round_ns = parts.relay.to_env, self._step_meter, self._round_ns
+        to_model, to_env, announcer = parts.relay.to_model, parts.relay.to_env, self._announcer
+        meter, round_ns, nothing_outstanding = self._step_meter, self._round_ns, PredictState.NONE
         operation, arm, step_limit = self._operation, parts.watchdog.arm, self._step_limit
         info = episode_info(lanes)
         first = lanes[0]
         round_started = perf_counter_ns()
-        await self._observe(reply.observation, info, is_reset=True, infos=reply.infos)
+        observation, is_reset, infos = reply.observation, True, reply.infos
         while True:
+            if to_model.is_checked or listeners.hear_observations:
+                observation = await announcer.observation(observation, to_model, is_reset=is_reset, infos=infos)
+            self._observed(observation, info, is_reset=is_reset)
+
             while not buffer.ready():
-                await self._plan_landed()
+                if buffer.state is nothing_outstanding:
+                    self._ask_again()
+                await ticket.landed()
             action, prefetch = buffer.take()
             if prefetch is not None:
                 ticket.post(prefetch)
-            if listeners.transform_action is not None or listeners.action_received is not None or to_env.is_checked:
-                action = await self._announcer.action(action, to_env)
+            if to_env.is_checked or listeners.hear_actions:
+                action = await announcer.action(action, to_env)
+
             started = perf_counter_ns()
             arm(operation, "env.step", first.step + 1, step_limit)
             try:
@@ -191,9 +198,7 @@ class LaneGroup:
             ended = route.ended_lanes(lanes, reply.completed, reply.infos)
             rolled = [lane for lane in lanes if lane.pending_id is not None] if self._roll_due else []
             if listeners.step_completed is not None:
-                await listeners.step_completed(
-                    self._announcer.step(reply.rewards, ended, reply.infos, predict_ns, step_ns)
-                )
+                await listeners.step_completed(announcer.step(reply.rewards, ended, reply.infos, predict_ns, step_ns))
             if rolled:
                 await self._roll(rolled)
                 info = episode_info(lanes)
@@ -204,19 +209,14 @@ class LaneGroup:
                 return False
             if ended and self._owns_resets:
                 return True
-            await self._observe(reply.observation, info, is_reset=False, infos=reply.infos if rolled else None)
+            observation, is_reset, infos = reply.observation, False, reply.infos if rolled else None
 
-    async def _observe(
-        self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool, infos: Metadata | None
-    ) -> None:
+    def _observed(self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool) -> None:
         """Take in an observation; it goes out as a predict at once unless a plan is still playing."""
         parts = self._parts
-        listeners, leg, spec = parts.listeners, parts.relay.to_model, parts.spec
-        if listeners.transform_observation is not None or listeners.observation_emitted is not None or leg.is_checked:
-            observation = await self._announcer.observation(observation, leg, is_reset=is_reset, infos=infos)
         request = PredictRequest(
-            spec.session_id,
-            spec.env_id,
+            parts.spec.session_id,
+            parts.spec.env_id,
             parts.route.request_id("reset_observation" if is_reset else "step_observation"),
             observation,
             info,
@@ -226,14 +226,12 @@ class LaneGroup:
         if due is not None:
             self._ticket.post(due)
 
-    async def _plan_landed(self) -> None:
-        """Wait for the outstanding predict; ask anew if the one that flew was for an episode now over."""
-        if self._buffer.state is PredictState.NONE:
-            request = self._buffer.replan()
-            if request is None:
-                raise ProtocolError(f"route {self._parts.spec.env_id} stalled with no operation in flight")
-            self._ticket.post(request)
-        await self._ticket.landed()
+    def _ask_again(self) -> None:
+        """The predict that flew was for an episode now over: ask from the newest observation."""
+        request = self._buffer.replan()
+        if request is None:
+            raise ProtocolError(f"route {self._parts.spec.env_id} stalled with no operation in flight")
+        self._ticket.post(request)
 
     async def _end(self, ended: Sequence[tuple[LaneSlot, EpisodeRecord]]) -> None:
         """Count finished episodes and drop the plan made for them. Surplus ones are not counted or announced."""

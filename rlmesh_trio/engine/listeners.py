@@ -57,13 +57,14 @@ class Listeners:
         self.on_telemetry: _Notice | None = None
         self.session_ended: _Notice | None = None
         self.session_failed: _Notice | None = None
-        self._bind()
         self.transform_observation: Callable[[ObservationEmitted], Awaitable[Leaves | None]] | None = self._hooks.get(
             "transform_observation"
         )
         self.transform_action: Callable[[ActionReceived], Awaitable[Leaves]] | None = self._hooks.get(
             "transform_action"
         )
+        self.hear_observations = self.hear_actions = False
+        self._bind()
 
     def open_queue(self) -> EventQueue:
         """A queue of every event from now on; after the end of the session, one that is over."""
@@ -93,6 +94,8 @@ class Listeners:
                 setattr(self, name, self._publisher(name, hook))
             elif hook is not None:
                 setattr(self, name, self._guarded(name, hook))
+        self.hear_observations = self.transform_observation is not None or self.observation_emitted is not None
+        self.hear_actions = self.transform_action is not None or self.action_received is not None
 
     def _guarded(self, name: str, hook: _Notice) -> _Notice:
         async def notify(event: Event) -> None:
