@@ -268,9 +268,9 @@ class ScriptedModel:
 
     async def reset_adapter(self, request: ResetAdapterRequest) -> None:
         self.calls.append(("evict", request.episode_ids))
+        await trio.lowlevel.checkpoint()
         if self.before_evict is not None:
             await self.before_evict()
-        await trio.lowlevel.checkpoint()
 
     async def release_adapter(self, request: ReleaseAdapterRequest) -> None:
         await trio.lowlevel.checkpoint()

@@ -225,7 +225,7 @@ class TestSchedulers:
             elif len(env.resets) > 2:
                 await trio.sleep(1)
 
-        model = ScriptedModel(extra=1, delay=1.0, fuses=True)
+        model = ScriptedModel(extra=2, delay=1.0, fuses=True)
         env = ScriptedEnv(LaneScript(2, 5.0), LaneScript(2, 0.3))
         env.before_reset = take_a_while
         report = await run_session(lane_spec(2, 4), env, model, prefetch_lead=1)

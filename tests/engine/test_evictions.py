@@ -160,22 +160,28 @@ class TestEvictions:
         assert len(finished) == 2
         assert sorted(model.evicted) == sorted(model.predicted)
 
-    @pytest.mark.parametrize("by_the_caller", [False, True])
     async def test_one_under_way_when_the_session_is_cancelled_is_abandoned_at_once(
-        self, by_the_caller: bool, autojump_clock: trio.testing.MockClock
+        self, autojump_clock: trio.testing.MockClock
     ) -> None:
         async def hang_first() -> None:
             if len(model.evicted) == 1:
                 await trio.sleep_forever()
 
-        model = ScriptedModel()
-        model.before_evict = hang_first
-        start = trio.current_time()
-        with trio.move_on_after(1 if by_the_caller else 100):
+        async def leave_the_block() -> None:
             async with open_session(one(None), ScriptedEnv(1), model):
-                await trio.sleep(100 if by_the_caller else 1)
-        assert trio.current_time() - start == pytest.approx(1, abs=0.1)
-        assert len(model.released) == 1
+                await trio.sleep(1)
+
+        async def be_cancelled() -> None:
+            with trio.move_on_after(1):
+                await run_session(one(None), ScriptedEnv(1), model)
+
+        for end in (leave_the_block, be_cancelled):
+            model = ScriptedModel()
+            model.before_evict = hang_first
+            start = trio.current_time()
+            await end()
+            assert trio.current_time() - start == pytest.approx(1, abs=0.1)
+            assert len(model.released) == 1
 
     async def test_live_episodes_are_ended_when_the_session_is(self, autojump_clock: trio.testing.MockClock) -> None:
         model = ScriptedModel()
