@@ -8,7 +8,7 @@ from rlmesh_trio.cli.complaints import complain, foreign_exit
 from rlmesh_trio.cli.env_description import EnvDescription, description_of, print_description
 from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.cli.messages_shown import shown_messages
-from rlmesh_trio.cli.places import open_env
+from rlmesh_trio.cli.places import CONNECT_LIMIT, open_env
 from rlmesh_trio.cli.report_json import json_text
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.spec import Limits
@@ -45,5 +45,7 @@ def inspect_command(env: str, token: str | None, as_json: bool) -> int:
 
 
 async def _describe(name: str, token: str | None) -> EnvDescription:
-    async with open_env(name, token=token, lanes=None, bounded=False, limits=Limits()) as env:
+    async with open_env(
+        name, token=token, lanes=None, bounded=False, limits=Limits(env_connect_timeout=CONNECT_LIMIT)
+    ) as env:
         return description_of(name, env)

@@ -89,7 +89,7 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     predict_chunk_batch.
 
     Durations are seconds, or a number with a unit: 250ms, 10s, 15m, 2h. An env or a policy of this process runs in a
-    thread when you set its timeout, so that it can be left when it hangs.
+    thread when you set its timeout, so that it can be left when it hangs. A server has 10 s to come up.
 
     \b
     Examples:

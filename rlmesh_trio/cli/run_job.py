@@ -13,7 +13,7 @@ import trio
 from rlmesh_trio.cli.complaints import foreign_exit
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
-from rlmesh_trio.cli.places import open_env, open_model
+from rlmesh_trio.cli.places import CONNECT_LIMIT, open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
 from rlmesh_trio.engine.session import Session
 from rlmesh_trio.one_call import RunnableEnv, open_run
@@ -63,14 +63,14 @@ class RunJob:
 
     @property
     def limits(self) -> Limits:
-        """The default limits, but for those given; a model's server is waited for no longer than an env's."""
+        """The default limits, but for those given; a server is not waited for as long as in a library."""
         given = {
             "env_step_timeout": self.step_timeout,
             "env_reset_timeout": self.reset_timeout,
             "model_predict_timeout": self.predict_timeout,
         }
         chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
-        return Limits(model_connect_timeout=Limits().env_connect_timeout, **chosen)
+        return Limits(env_connect_timeout=CONNECT_LIMIT, model_connect_timeout=CONNECT_LIMIT, **chosen)
 
     def open_env(self) -> AbstractAsyncContextManager[RunnableEnv]:
         """The env; a limit on its steps or resets is also kept when the env runs here."""

@@ -44,7 +44,11 @@ def test_limits_reach_both_servers(opened: Opened, capsys: pytest.CaptureFixture
     assert run(capsys, "run", "env:1", "--model", "model:1", *limits).status == 0
     assert opened["env:1"]["limits"] == opened["model:1"]["limits"]
     assert opened["env:1"]["limits"] == Limits(
-        model_connect_timeout=60.0, env_step_timeout=1.0, env_reset_timeout=2.0, model_predict_timeout=3.0
+        env_connect_timeout=10.0,
+        model_connect_timeout=10.0,
+        env_step_timeout=1.0,
+        env_reset_timeout=2.0,
+        model_predict_timeout=3.0,
     )
 
 
