@@ -69,7 +69,7 @@ class Listeners:
     def open_queue(self) -> EventQueue:
         """A queue of every event from now on; after the end of the session, one that is over."""
         queue = EventQueue()
-        self._queues.append(queue)
+        self._queues[:] = [*(known for known in self._queues if not known.abandoned), queue]
         if self._over:
             queue.finish()
         else:

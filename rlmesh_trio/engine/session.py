@@ -138,7 +138,8 @@ class Session:
 
         A slow reader slows the session until it ends; no event is lost. Call it before the first await to see all.
         """
-        return EventStream(self._parts.listeners.open_queue(), self._outcome)
+        token = trio.lowlevel.current_trio_token()
+        return EventStream(self._parts.listeners.open_queue(), self._outcome, token)
 
     def _outcome(self) -> Report:
         self._told = True

@@ -85,10 +85,10 @@ class EventStream(AsyncIterator[Event]):
 
     __slots__ = ("_outcome", "_queue", "_token")
 
-    def __init__(self, queue: EventQueue, outcome: Callable[[], object]) -> None:
+    def __init__(self, queue: EventQueue, outcome: Callable[[], object], token: trio.lowlevel.TrioToken) -> None:
         self._queue = queue
         self._outcome = outcome
-        self._token = trio.lowlevel.current_trio_token()
+        self._token = token
 
     async def __anext__(self) -> Event:
         queue = self._queue
