@@ -1,5 +1,6 @@
 """Event streams: a reader misses nothing, a slow one slows the session, and one that goes away holds nothing up."""
 
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,7 +8,8 @@ import trio
 import trio.testing
 
 from rlmesh_trio.engine.relay import Convert, Forward, Leg, PayloadFacts, Verdict
-from rlmesh_trio.engine.session import open_session
+from rlmesh_trio.engine.session import Session, open_session
+from rlmesh_trio.engine.streams import EventQueue
 from rlmesh_trio.events import (
     EpisodeCompleted,
     EpisodeStarted,
@@ -35,6 +37,11 @@ from tests.engine.scripted import (
 async def collect(events: AsyncIterator[Event], into: list[Event]) -> None:
     async for event in events:
         into.append(event)  # noqa: PERF401 - what was read before a failure counts
+
+
+def living_queues() -> int:
+    gc.collect()
+    return sum(isinstance(thing, EventQueue) for thing in gc.get_objects())
 
 
 class TestStreams:
@@ -162,3 +169,16 @@ class TestStreams:
         async with open_session(spec, ScriptedEnv(LaneScript(5, 1.0)), ScriptedModel()) as session:
             taken = of(TelemetryTaken, [event async for event in session.events()])
         assert [event.snapshot.horizon for event in taken] == ["window", "window", "session"]
+
+    async def test_streams_that_were_left_are_forgotten(self, autojump_clock: trio.testing.MockClock) -> None:
+        before = living_queues()
+        async with open_session(one(None), ScriptedEnv(LaneScript(3, 1.0)), ScriptedModel()) as session:
+            for _ in range(100):
+                async for _ in session.events():
+                    break
+            assert living_queues() < before + 5
+
+    def test_events_are_for_trio_tasks(self) -> None:
+        session = Session(one(), ScriptedEnv(1), ScriptedModel())
+        with pytest.raises(RuntimeError, match="async context"):
+            session.events()
