@@ -2,7 +2,8 @@
 
 Each lane group has one ticket. A group posts it on a memory channel when it wants frames; the batcher takes all that
 came in one scheduler pass, asks the scheduler which to predict, makes the call, and puts the answer into the ticket
-without awaiting, so that no cycle of waits can form. Evictions go out from here too, only between predicts.
+without awaiting, so that no cycle of waits can form. Evictions go out from here too, only between predicts; when many
+wait because separate predicts always overlap, no new one is sent until those in flight have landed.
 
 The batcher stands in a shielded scope: a session that ends gives a predict in flight its grace instead of cutting it.
 """
@@ -37,6 +38,7 @@ __all__ = ("Batcher", "Ticket")
 logger = logging.getLogger("rlmesh_trio")
 
 _AFTER_EVERY_SLOT = 2**64
+_OVERDUE = 64
 
 
 class Ticket:
@@ -207,7 +209,8 @@ class Batcher:
                     await trio.lowlevel.checkpoint()
                     continue
                 fused = self._model.fuses_predicts()
-                chosen = [] if fused and self._in_flight else self._choose()
+                one_at_a_time = fused or len(self.evictions) >= _OVERDUE
+                chosen = [] if one_at_a_time and self._in_flight else self._choose()
                 if not chosen:
                     break
                 if fused:
