@@ -191,3 +191,13 @@ class TestEvictions:
         assert len(model.predicted) == 3
         assert sorted(model.evicted) == sorted(model.predicted)
         assert [kind for kind, _ in model.calls].count("evict") == 1
+
+    async def test_overlapping_predicts_do_not_put_them_off_for_ever(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        model = ScriptedModel(delay=0.3)
+        env = ScriptedEnv(*(LaneScript(1, 0.1 + 0.013 * lane) for lane in range(16)))
+        async with open_session(lane_spec(16, None), env, model) as session:
+            await trio.sleep(20)
+            assert session.report.total_episodes > 400
+            assert len(model.predicted) - len(model.evicted) < 16 + 64 + 16
