@@ -17,8 +17,8 @@ __all__ = (
     "FrameSplitter",
     "MessageReader",
     "data_frames",
+    "message_head",
     "one_frame",
-    "prefixed",
     "window_updates",
 )
 
@@ -169,9 +169,9 @@ class FrameSplitter:
             self.missing = self.messages.missing or self._left or len(self._held)
 
 
-def prefixed(message: bytes) -> bytes:
-    """The message as gRPC sends it."""
-    return _MESSAGE_HEAD.pack(0, len(message)) + message
+def message_head(size: int) -> bytes:
+    """What gRPC sends before a message of *size* bytes."""
+    return _MESSAGE_HEAD.pack(0, size)
 
 
 def one_frame(stream_id: int, message: bytes) -> bytes:

@@ -19,7 +19,7 @@ from rlmesh_trio.transport.link import Link
 from rlmesh_trio.transport.pipe import Pipe
 from rlmesh_trio.transport.protocol import PROTOCOL_ERROR
 
-__all__ = ("JoinStream",)
+__all__ = ("Decoder", "JoinStream")
 
 Arm = TypeVar("Arm", bound=str)
 Payload = TypeVar("Payload")
@@ -61,6 +61,7 @@ class JoinStream(Generic[Arm, Payload]):
         self._numbered += 1
         return str(self._numbered)
 
+    @trio.lowlevel.enable_ki_protection
     async def exchange(self, request_id: str, message: bytes) -> tuple[str, Arm, Payload]:
         """Send *message*, a request under *request_id*, and wait for its reply.
 

@@ -19,8 +19,8 @@ from rlmesh_trio.transport.frames import (
     FrameSplitter,
     MessageReader,
     data_frames,
+    message_head,
     one_frame,
-    prefixed,
     window_updates,
 )
 from rlmesh_trio.transport.link import Link
@@ -54,7 +54,7 @@ class Pipe(ABC):
 
     def send(self, message: bytes, soon: bool) -> None:  # noqa: ARG002
         """Write *message*, or queue what the peer's flow control holds back. *soon* is soon enough, others follow."""
-        self._queue.append(memoryview(prefixed(message)))
+        self._queue += (memoryview(message_head(len(message))), memoryview(message))
         self.push()
 
     def push(self) -> None:

@@ -182,18 +182,26 @@ class _Events(EventsProcessor):
         stream = self.streams.get(event.stream_id)
         if stream is not None and _is_complete(stream) and event.error_code == ErrorCodes.NO_ERROR:
             return
-        reason = f"the peer reset the stream with HTTP/2 error {_error_name(event.error_code)}"
-        if stream is not None:
-            stream.__terminated__(reason if event.remote_reset else f"{PROTOCOL_ERROR}the peer broke the stream")
-        if watcher := self.watchers.get(event.stream_id):
-            watcher.broken(reason)
+        name = _error_name(event.error_code)
+        if event.remote_reset:
+            self._break(event.stream_id, f"the peer reset the stream with HTTP/2 error {name}")
+        else:
+            self._break(event.stream_id, f"{PROTOCOL_ERROR}the peer broke the rules of the stream: {name}")
 
     def process_connection_terminated(self, event: ConnectionTerminated) -> None:
         if event.error_code == ErrorCodes.NO_ERROR:
             self.handler.close()
+            for stream_id in [each for each in self.streams if each > (event.last_stream_id or 0)]:
+                self._break(stream_id, "the peer is shutting down and will not answer")
         else:
             text = f": {event.additional_data.decode(errors='replace')}" if event.additional_data else ""
             self.close(f"the peer closed the connection with HTTP/2 error {_error_name(event.error_code)}{text}")
+
+    def _break(self, stream_id: int, reason: str) -> None:
+        if stream := self.streams.get(stream_id):
+            stream.__terminated__(reason)
+        if watcher := self.watchers.get(stream_id):
+            watcher.broken(reason)
 
     def close(self, reason: str = "closed") -> None:
         """End every stream that is not complete. Once."""

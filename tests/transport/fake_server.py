@@ -110,10 +110,12 @@ class FakeConnection:
         async with self._sending:
             await self.socket.send_all(data)
 
-    async def go_away(self, code: ErrorCodes = ErrorCodes.NO_ERROR, text: bytes | None = None) -> None:
+    async def go_away(
+        self, code: ErrorCodes = ErrorCodes.NO_ERROR, text: bytes | None = None, last_stream_id: int | None = None
+    ) -> None:
         """Send a GOAWAY frame and stay able to go on, as a server that drains does."""
         state = self.h2.state_machine.state
-        self.h2.close_connection(code, text)
+        self.h2.close_connection(code, text, last_stream_id)
         self.h2.state_machine.state = state
         await self.flush()
 

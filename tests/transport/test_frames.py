@@ -19,8 +19,8 @@ from rlmesh_trio.transport.frames import (
     FrameSplitter,
     MessageReader,
     data_frames,
+    message_head,
     one_frame,
-    prefixed,
     window_updates,
 )
 
@@ -31,6 +31,10 @@ Item = tuple[str, bytes]
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3, "big") + struct.pack(">BBI", kind, flags, stream_id) + payload
+
+
+def prefixed(message: bytes) -> bytes:
+    return message_head(len(message)) + message
 
 
 @attrs.define

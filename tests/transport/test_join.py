@@ -229,6 +229,17 @@ async def test_replies_outlive_a_goaway(plain: bool) -> None:
         assert await ask(chat, b"still there?") == b"still there?"
 
 
+async def test_a_goaway_that_leaves_the_stream_out_ends_it(plain: bool) -> None:
+    async def serve(stream: FakeStream) -> None:
+        await stream.answer()
+        await words(stream)
+        await stream.connection.go_away(last_stream_id=0)
+        await stream.closed()
+
+    async with fake_server(serve) as address, joined(address, plain=plain) as chat:
+        assert "the peer is shutting down and will not answer" in str(await failing(chat))
+
+
 async def test_a_reply_that_makes_no_sense_fails_everybody(plain: bool) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.answer()
