@@ -133,26 +133,25 @@ class Channel:
             pause *= 2
 
     async def _open_stream(self, method: str, join: JoinStream[Arm, Payload], plain: bool) -> JoinStream[Arm, Payload]:
-        stream = self._request(method, Cardinality.STREAM_STREAM)
+        stream, service = self._request(method, Cardinality.STREAM_STREAM), self._service
 
         async def call() -> None:
             await stream.__aenter__()
             try:
                 await stream.send_request()
+                stream_id = stream._stream.id  # pyright: ignore[reportPrivateUsage]
+                assert stream_id is not None
+                # From here on nothing is missed, whatever the peer does and whenever.
+                pipe = open_pipe(service.link, service.protocol, service.splitter, stream_id, join.deliver, plain=plain)
+                join.attach(pipe, service.link)
+                service.protocol.watch(stream_id, join)
                 await stream.recv_initial_metadata()
             except BaseException as error:
                 await stream.__aexit__(type(error), error, error.__traceback__)
                 raise
 
-        service = self._service
         await service.asyncio(call)
-        raw = stream._stream  # pyright: ignore[reportPrivateUsage]
-        assert raw.id is not None
-        service.protocol.watch(raw.id, join)
-        pipe = open_pipe(service.link, service.protocol, service.splitter, raw.id, join.deliver, plain=plain)
-        join.attach(pipe, service.link)
-        if raw.trailers is not None:
-            join.ended(dict(raw.trailers))
+        service.link.waiting = join.waiting
         return join
 
     def _request(self, method: str, cardinality: Cardinality) -> "GrpcStream[bytes, bytes]":

@@ -5,7 +5,7 @@ why, and so does who asks later.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, Generic, TypeVar
 
 import outcome
@@ -54,7 +54,11 @@ class JoinStream(Generic[Arm, Payload]):
         self._pipe = pipe
         self._send = pipe.send
         self._link = link
-        link.waiting = self._waiting
+
+    @property
+    def waiting(self) -> Sized:
+        """Who waits for a reply, now and whenever it is looked at."""
+        return self._waiting
 
     def new_id(self) -> str:
         """A request id that this stream has not used."""

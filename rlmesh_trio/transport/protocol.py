@@ -124,12 +124,8 @@ class ClientProtocol(H2Protocol):
             self.processor.close(str(exc) if exc else "the peer hung up")
 
     def watch(self, stream_id: int, watcher: StreamWatcher) -> None:
-        """From now on tell *watcher* what happens to the stream."""
-        self._events.watchers[stream_id] = watcher
-
-    def unwatch(self, stream_id: int) -> None:
-        """Undo :meth:`watch`."""
-        self._events.watchers.pop(stream_id, None)
+        """From now on tell *watcher*, and no other, what happens to its stream."""
+        self._events.watchers = {stream_id: watcher}
 
 
 class _Connection(Connection):
