@@ -57,6 +57,8 @@ class MessageReader:
 
     def add(self, piece: memoryview) -> None:
         """Take the next piece of payload."""
+        if self.idle and not self._head:
+            piece = piece[self._whole_messages(piece) :]
         while piece:
             if self.idle:
                 lacking = MESSAGE_HEAD - len(self._head)
@@ -73,6 +75,18 @@ class MessageReader:
                 message = b"".join(self._parts)
                 self._parts, self._have, self._size, self.idle = [], 0, 0, True
                 self._deliver(message)
+
+    def _whole_messages(self, piece: memoryview) -> int:
+        """Deliver the messages that lie whole at the start of *piece*; where the first that does not begins."""
+        at, end = 0, len(piece)
+        while end - at >= MESSAGE_HEAD:
+            compressed, size = _MESSAGE_HEAD.unpack_from(piece, at)
+            stop = at + MESSAGE_HEAD + size
+            if compressed or stop > end:
+                break
+            self._deliver(bytes(piece[at + MESSAGE_HEAD : stop]))
+            at = stop
+        return at
 
     def _begin(self) -> None:
         compressed, size = _MESSAGE_HEAD.unpack(self._head)
