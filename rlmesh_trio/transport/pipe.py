@@ -61,15 +61,14 @@ class Pipe(ABC):
         """Write as much of the queue as the peer takes now."""
         queue = self._queue
         while queue:
-            payload = queue[0]
+            payload = queue.popleft()
             size = min(len(payload), self._room(), _CHUNK)
-            if size <= 0:
+            if size > 0:
+                self._emit(payload[:size])
+            if size < len(payload):
+                queue.appendleft(payload[max(size, 0) :])
+            if size <= 0 < len(payload):
                 return
-            self._emit(payload[:size])
-            if size == len(payload):
-                queue.popleft()
-            else:
-                queue[0] = payload[size:]
 
     def discard(self) -> None:
         """Forget what is queued: nobody will take it."""

@@ -106,6 +106,8 @@ class ClientProtocol(H2Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take whole frames."""
+        if self._events.closed_because is not None:
+            return
         try:
             events = self.connection.feed(data)
         except H2Error as error:
@@ -223,9 +225,11 @@ def _error_name(code: ErrorCodes | int | None) -> str:
 
 
 def _let_replies_outlive_goaway(h2: H2Connection) -> None:
-    """Let h2 report a GOAWAY without error and go on, instead of refusing all frames behind it."""
-    table = cast("dict[type[Frame], _FrameReceiver]", vars(h2)["_frame_dispatch_table"])
-    refuse = table[GoAwayFrame]
+    """Let h2 report a GOAWAY without error and go on, instead of refusing all frames behind it; if it still is so."""
+    table = cast("dict[type[Frame], _FrameReceiver]", vars(h2).get("_frame_dispatch_table", {}))
+    refuse = table.get(GoAwayFrame)
+    if refuse is None:
+        return
 
     def receive(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
         if frame.error_code:
