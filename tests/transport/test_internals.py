@@ -1,8 +1,16 @@
 """What the transport uses of its libraries without being promised it. A test here fails before anything else does."""
 
+from types import SimpleNamespace
+from typing import cast
+
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from hyperframe.frame import GoAwayFrame
+
+from rlmesh_trio.transport.frames import FrameSplitter
+from rlmesh_trio.transport.link import Link
+from rlmesh_trio.transport.pipe import PlainPipe, open_pipe
+from rlmesh_trio.transport.protocol import ClientProtocol
 
 
 def opened() -> H2Connection:
@@ -25,3 +33,11 @@ def test_h2_counts_its_send_windows_where_the_fast_path_does() -> None:
 
 def test_h2_looks_up_how_to_receive_a_frame_in_a_table() -> None:
     assert GoAwayFrame in vars(opened())["_frame_dispatch_table"]
+
+
+def test_without_those_windows_the_plain_path_is_taken() -> None:
+    h2 = SimpleNamespace(streams={1: object()}, outbound_flow_control_window=65_535)
+    protocol = cast("ClientProtocol", SimpleNamespace(h2=h2))
+    splitter = FrameSplitter(lambda frame: None)
+    pipe = open_pipe(cast("Link", None), protocol, splitter, 1, lambda message: None)
+    assert type(pipe) is PlainPipe
