@@ -3,8 +3,9 @@
 A server runs the groups of a grouped predict one by one unless the route has an adapter, but hands the rows of one
 predict to the model together: at once to a model that is made for batches, and that is all the speed there is. To a
 model that is not, it hands them as one strange observation that belongs to no episode. Nothing on the wire tells
-the two apart, so the answers must: a few times the rows are asked about twice, group by group and merged, the second
-time under episodes made up for it. Only a model that answers the same both times is trusted with merged rows.
+the two apart, so the answers must: some requests are made twice, group by group and merged, the second time under
+episodes made up for it. Only a model that answers the same both times, and not just to first observations, is trusted
+with merged rows: one that would lose its memory of the episode shows it from the second observation on.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ from rlmesh_trio.spec import ValueSpace
 
 __all__ = ("RowMerging",)
 
-# Two answers in a row, since a model that loses its memory of the episode is found out only by the second.
 _CHECKS = 2
 _PATIENCE = 32
 # Float actions need not agree to the last bit: a batch is another order of summing.
@@ -38,8 +38,10 @@ class RowMerging:
         self._observations = codec_for(observation_space)
         self._actions = codec_for(action_space)
         self._action_dtypes = [leaf.dtype for leaf in action_space.leaves]
-        self._followed: set[str] = set()
+        # The step at which an episode must be asked about twice next, so that its double has seen all it has seen.
+        self._due: dict[str, int] = {}
         self._passed = 0
+        self._remembered = False
         self._patience = _PATIENCE
 
     def fits(self, requests: Sequence[PredictRequest]) -> bool:
@@ -74,26 +76,26 @@ class RowMerging:
         return replies
 
     def next_check(self, requests: Sequence[PredictRequest]) -> list[int]:
-        """Which of *requests* to ask about again, merged: episodes that were always asked about twice. May be none."""
+        """Which of *requests* to make again, merged: new episodes, and those that were always asked about twice."""
         self._patience -= 1
         if self._patience < 0:
             self.trusted = False
             return []
-        again = [i for i, request in enumerate(requests) if self._is_at(request, self._passed)]
-        again = [i for i in again if all(info.episode_id in self._followed for info in requests[i].episode_info)]
-        if self._passed == 0 or len(again) < 2:
-            self._passed = 0
-            self._followed.clear()
-            again = [i for i, request in enumerate(requests) if self._is_at(request, 0)]
-        return again if len(again) > 1 and self.fits([requests[i] for i in again]) else []
+        again = [index for index, request in enumerate(requests) if self._is_due(request)]
+        return again if len(again) > 1 and self.fits([requests[index] for index in again]) else []
 
     def double(self, requests: Sequence[PredictRequest]) -> PredictRequest:
         """*requests* merged, under made-up episodes with the same seeds."""
         merged = self.merge(requests)
         doubles = tuple(EpisodeInfo(f"{info.episode_id}/merged", info.seed) for info in merged.episode_info)
-        if self._passed == 0:
-            self._followed.update(info.episode_id for info in merged.episode_info)
-            self.made_up.extend(info.episode_id for info in doubles)
+        self.made_up += [
+            double.episode_id
+            for info, double in zip(merged.episode_info, doubles, strict=True)
+            if info.episode_id not in self._due
+        ]
+        for request in requests:
+            for info, step in zip(request.episode_info, request.episode_steps, strict=True):
+                self._due[info.episode_id] = step + 1
         return attrs.evolve(merged, episode_info=doubles)
 
     def compare(self, requests: Sequence[PredictRequest], singly: Sequence[PredictReply], merged: PredictReply) -> None:
@@ -109,9 +111,10 @@ class RowMerging:
             for i, reply in enumerate(singly)
         )
         self._passed += 1
+        self._remembered = self._remembered or any(step for request in requests for step in request.episode_steps)
         if not same:
             self.trusted = False
-        elif self._passed == _CHECKS:
+        elif self._passed >= _CHECKS and self._remembered:
             self.trusted = True
 
     def _frames(self, reply: PredictReply, requests: Sequence[PredictRequest]) -> list[list[Leaves]]:
@@ -120,8 +123,11 @@ class RowMerging:
             self._actions.check_layout(frame, sum(rows))
         return [self._actions.split(frame, rows) for frame in reply.actions]
 
-    def _is_at(self, request: PredictRequest, step: int) -> bool:
-        return all(taken == step for taken in request.episode_steps) and bool(request.episode_steps)
+    def _is_due(self, request: PredictRequest) -> bool:
+        rows = zip(request.episode_info, request.episode_steps, strict=False)
+        return len(request.episode_steps) == len(request.episode_info) and all(
+            self._due.get(info.episode_id, 0) == step for info, step in rows
+        )
 
     def _agree(self, one: Leaves, other: Leaves) -> bool:
         if len(one) != len(other):

@@ -290,21 +290,25 @@ async def test_a_trusted_model_that_then_fails_fails_every_lane() -> None:
     assert all(isinstance(reply, EndpointError) and "3 merged rows" in str(reply) for reply in replies)
 
 
-async def test_what_is_asked_about_again_began_with_it() -> None:
-    """Episodes in their middle are no test of a memory; and what was never followed is not compared."""
+async def test_what_is_asked_about_again_is_what_always_was() -> None:
+    """A double that missed a step proves nothing, nor does a check of first observations alone."""
     fake = FakeModel(answer=sensible)
+    once, twice = ["grouped_predict"], ["grouped_predict", "predict"]
+    expected: list[str] = []
     async with fake_server(fake.serve) as address, opened(address) as model:
         await model.resolve(lanes(3))
-        await ask_lanes(model, 5)
-        await model.predict_group([asking("a", 0, 0), asking("b", 1, 0), asking("c", 2, 0, step=3)])
-        await model.predict_group([asking("b", 1, 0, step=1), asking("d", 2, 0)])
-        await model.predict_group([asking("d", 1, 0, step=1), asking("e", 2, 0)])
-        await model.predict_group([asking("x", 1, 0), asking("y", 2, 0)])
-        await model.predict_group([asking("x", 1, 0, step=1), asking("y", 2, 0, step=1)])
-    assert arms(fake)[1:] == [
-        *("grouped_predict", "grouped_predict", "predict", "grouped_predict", "grouped_predict"),
-        *("grouped_predict", "predict", "grouped_predict", "predict", "reset_adapter"),
-    ]
+        for requests, asked in (
+            ([asking("a", 0, 0, step=5), asking("b", 1, 0, step=5)], once),
+            ([asking("c", 0, 0), asking("d", 1, 0), asking("b", 2, 0, step=6)], twice),
+            ([asking("e", 0, 0), asking("f", 1, 0)], twice),
+            ([asking("c", 0, 0, step=1), asking("a", 1, 0, step=6)], once),
+            ([asking("c", 0, 0, step=2), asking("d", 1, 0, step=1)], once),
+            ([asking("g", 0, 0), asking("e", 1, 0, step=1)], [*twice, "reset_adapter"]),
+            ([asking("c", 0, 0, step=3), asking("a", 1, 0, step=7)], ["predict"]),
+        ):
+            await model.predict_group(requests)
+            expected += asked
+    assert arms(fake)[1:] == expected
 
 
 async def test_made_up_episodes_are_ended_with_the_route() -> None:
