@@ -44,12 +44,12 @@ async def words(stream: FakeStream) -> tuple[bytes, bytes]:
 
 
 @asynccontextmanager
-async def joined(address: str, *, plain: bool = False, limit: float = 5.0) -> AsyncGenerator[Chat]:
-    """A Join stream with the server at *address*, closed politely at the end."""
+async def joined(address: str, *, plain: bool = False, limit: float = 5.0, grace: float = 0.5) -> AsyncGenerator[Chat]:
+    """A Join stream with the server at *address*, closed politely at the end, within *grace* seconds."""
     async with open_channel(parse_address(address), token=None, limit=limit) as channel:
         with channel.deadline("stream"):
             chat: Chat = await channel.join(METHOD, "the server", decode, plain=plain)
         try:
             yield chat
         finally:
-            await chat.close(0.5)
+            await chat.close(grace)

@@ -381,11 +381,9 @@ async def test_leaving_with_an_answer_due_resets_the_stream(plain: bool) -> None
 
     async with fake_server(serve) as address:
         with trio.fail_after(LIMIT):
-            async with joined(address, plain=plain) as chat:
+            async with joined(address, plain=plain, grace=60) as chat:
                 with trio.move_on_after(0.05):
                     await ask(chat, b"never answered")
-                left = trio.current_time()
-            assert trio.current_time() - left < 0.4
             await noticed.wait()
 
 
@@ -397,8 +395,9 @@ async def test_leaving_a_server_that_does_not_end_the_stream_takes_the_grace_and
     async with fake_server(serve) as address, open_channel(parse_address(address), token=None, limit=LIMIT) as channel:
         chat: Chat = await channel.join(METHOD, "the server", decode, plain=plain)
         left = trio.current_time()
-        await chat.close(0.2)
-        assert 0.15 < trio.current_time() - left < 2
+        with trio.fail_after(LIMIT):
+            await chat.close(0.2)
+        assert trio.current_time() - left >= 0.2
 
 
 async def test_a_half_open_server_is_found_out_by_pings(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
