@@ -1,6 +1,6 @@
 """What a session tells while it runs: one record per thing that happened.
 
-Payloads are leaves as they travel; ``rlmesh_trio.spaces.codec_for(space)`` turns them into numpy with the space beside them.
+Payloads are leaves as they travel; ``rlmesh_trio.spaces.codec_for`` turns them into numpy with the space beside them.
 The three per-step records are plain slotted objects because they are built on the step path: treat them as read-only.
 """
 

@@ -32,8 +32,15 @@ def open_env(
     return open_local_env(name, lanes=lanes or 1, where="thread" if bounded else "inline")
 
 
-def open_model(name: str, *, bounded: bool, limits: Limits) -> AbstractAsyncContextManager[ResolvableModel]:
-    """The model *name*. *bounded* asks that its predicts can be ended at their limit wherever it runs."""
+def open_model(
+    name: str, *, bounded: bool, merge_rows: bool, limits: Limits
+) -> AbstractAsyncContextManager[ResolvableModel]:
+    """The model *name*. *bounded* asks that its predicts can be ended at their limit wherever it runs.
+
+    Raises :exc:`click.UsageError` when rows are to be merged for a policy that is no server's.
+    """
     if is_address(name):
-        return connect_model(name, limits=limits)
+        return connect_model(name, limits=limits, merge_rows=merge_rows)
+    if merge_rows:
+        raise click.UsageError(f"--merge-rows is for a model server: a policy run here, as {name}, is always batched")
     return open_local_model(name, where="thread" if bounded else "auto")

@@ -40,6 +40,11 @@ __all__ = ("run_command",)
 @click.option(
     "--lanes", metavar="L", type=click.IntRange(1), help="Copies of a local env that run at once.  [default: 1]"
 )
+@click.option(
+    "--merge-rows",
+    is_flag=True,
+    help="Ask a model server about all waiting lanes in one forward; for models that take batches and keep no state.",
+)
 @click.option("--seed", metavar="S", type=INT64, help="Derive the seed of every reset from this number.")
 @click.option("--seeds", metavar="A,B,…", type=seeds, help="The seeds themselves, one per episode.")
 @click.option(

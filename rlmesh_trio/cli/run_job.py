@@ -45,6 +45,7 @@ class RunJob:
     reset_timeout: float | None
     predict_timeout: float | None
     close_env: bool
+    merge_rows: bool
 
     def __attrs_post_init__(self) -> None:
         """Refuse options that contradict each other."""
@@ -139,7 +140,12 @@ async def _attempt(
         with interruption.scope:
             async with open_run(
                 _noted(env, job.env, outcome, progress),
-                open_model(job.model, bounded=job.predict_timeout is not None, limits=job.limits),
+                open_model(
+                    job.model,
+                    bounded=job.predict_timeout is not None,
+                    merge_rows=job.merge_rows,
+                    limits=job.limits,
+                ),
                 execution_horizon=job.horizon,
                 prefetch_lead=job.prefetch,
                 hooks=progress,

@@ -4,10 +4,9 @@ How several waiting lanes are asked decides how many forward passes the model ma
 
 - when the env declares adapter tags, the model has an adapter for it, and a grouped predict is one forward pass for a
   model that can batch, chunks and all;
-- without tags and with a horizon of 1, their rows go out merged into one predict as soon as the model has shown that
-  it answers merged rows as it answers them apart (see :mod:`~rlmesh_trio.endpoints.row_merging`);
-- otherwise (a longer horizon, of which merged rows would get the first action only, or a model that did not agree with
-  itself) each lane is asked for itself, all at once, and none waits for another.
+- without tags each lane is asked for itself, all at once, and none waits for another;
+- unless the caller allows rows to be merged: then they go out as the rows of one predict, one forward pass of a model
+  made for batches (see :mod:`~rlmesh_trio.endpoints.row_merging`).
 """
 
 import logging
@@ -18,7 +17,7 @@ import trio
 
 from rlmesh_trio.editions import edition_rank
 from rlmesh_trio.endpoints.row_merging import RowMerging
-from rlmesh_trio.errors import EndpointError, HandshakeError, InvalidSpec, OperationTimeout, ProtocolError
+from rlmesh_trio.errors import HandshakeError, InvalidSpec, OperationTimeout, ProtocolError
 from rlmesh_trio.messages import PredictReply, PredictRequest, ReleaseAdapterRequest, ResetAdapterRequest
 from rlmesh_trio.spec import MAX_HORIZON, Limits, SessionSpec
 from rlmesh_trio.transport.address import parse_address
@@ -53,12 +52,17 @@ async def connect_model(
     token: str | None = None,
     edition: str | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    merge_rows: bool = False,
 ) -> AsyncGenerator["RemoteModel"]:
     """Connect to the model server at *address* and hold a session with it until the block is left.
 
     *token* is sent as it is with every call. *edition* is the edition to want, by default the newest known. A server
     that is not up yet may come up within ``limits.model_connect_timeout``, which bounds everything until the session is
     ready; leaving the block takes at most ``limits.service_close_timeout``.
+
+    *merge_rows* says that the model answers each row of a batch by itself, keeping nothing between calls: then all
+    lanes that wait are one predict of as many rows, one forward pass. A model that is not made for batches would take
+    the rows for one strange observation, which no reply gives away.
 
     Raises:
         ConnectError: a bad address, nobody there in time, or a connection that is lost before the session is ready.
@@ -71,7 +75,7 @@ async def connect_model(
         with channel.deadline("stream"):
             stream = await channel.join(f"{_SERVICE}/Join", "the model server", decode_model_join)
         try:
-            yield RemoteModel(address, agreement, stream)
+            yield RemoteModel(address, agreement, stream, merge_rows=merge_rows)
         finally:
             with trio.CancelScope(shield=True):
                 await stream.close(limits.service_close_timeout)
@@ -84,7 +88,9 @@ class RemoteModel:
     words. ``native_chunk`` is the number of actions the model makes in one predict, if it declares one.
     """
 
-    def __init__(self, address: str, agreement: Agreement, stream: JoinStream[ModelArm, ModelAnswer]) -> None:
+    def __init__(
+        self, address: str, agreement: Agreement, stream: JoinStream[ModelArm, ModelAnswer], *, merge_rows: bool
+    ) -> None:
         self.address = address
         self.edition = agreement.edition
         self.supported_editions = agreement.supported_editions
@@ -95,6 +101,7 @@ class RemoteModel:
         self._stream = stream
         self._wants_history = False
         self._fuses = False
+        self._may_merge = merge_rows
         self._merging: RowMerging | None = None
         self._horizon = 1
 
@@ -107,6 +114,11 @@ class RemoteModel:
         """
         if not 1 <= execution_horizon <= MAX_HORIZON:
             raise InvalidSpec(f"execution_horizon must be from 1 to {MAX_HORIZON}, not {execution_horizon}")
+        if self._may_merge and execution_horizon > 1 and _ENV_TAGS not in spec.env_contract.metadata:
+            raise InvalidSpec(
+                f"merge_rows cannot be combined with execution_horizon={execution_horizon}: a server answers merged "
+                "rows with their first action only; use a horizon of 1, or leave merge_rows out"
+            )
         edition = spec.workflow_edition
         if not {edition, edition_rank(edition)[0]} & set(self.supported_editions):
             offered = ", ".join(self.supported_editions) or "none"
@@ -142,9 +154,9 @@ class RemoteModel:
         self._horizon = execution_horizon
         self._merging = None
         adapted = _ENV_TAGS in spec.env_contract.metadata
-        if not adapted and execution_horizon == 1 and spec.drives_lanes and observations and actions:
+        if self._may_merge and not adapted and spec.drives_lanes and observations and actions:
             self._merging = RowMerging(observations, actions)
-        self._fuses = adapted or not spec.drives_lanes or self._merging is not None
+        self._fuses = adapted or self._merging is not None
 
     def fuses_predicts(self) -> bool:
         """Whether waiting lanes are best asked together."""
@@ -176,14 +188,9 @@ class RemoteModel:
         if len(requests) == 1:
             return [await self.predict(requests[0])]
         merging = self._merging
-        if merging is None:
-            return await self._predict_grouped(requests)
-        if merging.trusted and merging.fits(requests):
+        if merging is not None and merging.fits(requests):
             return merging.split(await self.predict(merging.merge(requests)), requests)
-        results = await self._predict_grouped(requests)
-        if merging.trusted is None:
-            await self._check_merging(merging, requests, results)
-        return results
+        return await self._predict_grouped(requests)
 
     async def _predict_grouped(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
         request_id = self._stream.new_id()
@@ -195,33 +202,6 @@ class RemoteModel:
             replies[0].request_bytes = len(message)
         return replies
 
-    async def _check_merging(
-        self, merging: RowMerging, requests: Sequence[PredictRequest], results: Sequence[PredictReply | Exception]
-    ) -> None:
-        """Ask some of *requests* again, merged, and compare."""
-        again = merging.next_check(requests) if len(results) == len(requests) else []
-        singly = [result for i in again if isinstance(result := results[i], PredictReply)]
-        if again and len(singly) == len(again):
-            asked = [requests[i] for i in again]
-            try:
-                merging.compare(asked, singly, await self.predict(merging.double(asked)))
-            except EndpointError as error:
-                if error.code == "CONNECTION":
-                    raise
-                merging.trusted = False
-        if merging.trusted is not None:
-            self._fuses = merging.trusted
-            await self._end_made_up(requests[0].session_id, requests[0].env_id)
-
-    async def _end_made_up(self, session_id: str, env_id: str) -> None:
-        if self._merging is None or not self._merging.made_up:
-            return
-        ended, self._merging.made_up = tuple(self._merging.made_up), []
-        try:
-            await self.reset_adapter(ResetAdapterRequest(session_id, env_id, f"{env_id}:reset_adapter:merged", ended))
-        except EndpointError as error:
-            logger.warning("ending the episodes made up to compare merged rows failed: %s", error)
-
     async def reset_adapter(self, request: ResetAdapterRequest) -> None:
         """End the named episodes on the model. Raises as :meth:`predict`."""
         request_id = self._stream.new_id()
@@ -231,7 +211,6 @@ class RemoteModel:
 
     async def release_adapter(self, request: ReleaseAdapterRequest) -> None:
         """End the route on the model. Raises as :meth:`predict`."""
-        await self._end_made_up(request.session_id, request.env_id)
         request_id = self._stream.new_id()
         _, arm, _ = await self._stream.exchange(request_id, encode_release_adapter(request_id, request))
         if arm != "release_adapter":

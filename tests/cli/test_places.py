@@ -77,3 +77,16 @@ def test_the_token_reaches_the_env_and_nobody_else(
     opened.clear()
     assert run(capsys, "inspect", "env:1", *options).status == 0
     assert opened["env:1"]["token"] == token
+
+
+@pytest.mark.parametrize("merge_rows", [False, True])
+def test_rows_are_merged_only_on_request(merge_rows: bool, opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--merge-rows"] if merge_rows else []
+    assert run(capsys, "run", "env:1", "--model", "model:1", *options).status == 0
+    assert opened["model:1"]["merge_rows"] is merge_rows
+
+
+def test_rows_of_a_policy_run_here_are_not_for_merging(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = run(capsys, "run", "CartPole-v1", "--model", "zero", "--merge-rows")
+    assert outcome.status == 2
+    assert "--merge-rows is for a model server" in outcome.err

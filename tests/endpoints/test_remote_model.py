@@ -68,8 +68,10 @@ async def sensible(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinRespon
     return pb.JoinResponse(release_adapter=present(pb.ReleaseAdapterResponse()))
 
 
-def opened(address: str, *, edition: str | None = None) -> AbstractAsyncContextManager[RemoteModel]:
-    return connect_model(address, edition=edition, limits=QUICK)
+def opened(
+    address: str, *, edition: str | None = None, merge_rows: bool = False
+) -> AbstractAsyncContextManager[RemoteModel]:
+    return connect_model(address, edition=edition, limits=QUICK, merge_rows=merge_rows)
 
 
 async def test_what_a_session_says() -> None:
@@ -223,101 +225,58 @@ def arms(fake: FakeModel) -> list[str]:
     return [next(name for name in names if request.is_set(name)) for request in requests]
 
 
-async def test_rows_are_merged_once_the_model_has_agreed_with_itself_twice() -> None:
+async def test_rows_are_merged_where_the_caller_says_so() -> None:
     fake = FakeModel(answer=sensible)
-    async with fake_server(fake.serve) as address, opened(address) as model:
+    async with fake_server(fake.serve) as address, opened(address, merge_rows=True) as model:
         await model.resolve(lanes(3))
-        for step in range(4):
-            assert model.fuses_predicts()
+        assert model.fuses_predicts()
+        for step in range(2):
             replies = await ask_lanes(model, step)
             assert [choices(reply) for reply in replies] == [[[0]], [[1]], [[2]]]
             for lane, reply in enumerate(replies):
                 assert isinstance(reply, PredictReply)
                 assert (reply.session_id, reply.env_id) == ("session", "route")
                 assert reply.request_id == f"route:ask:lane{lane}.{step}"
-    checked = ["grouped_predict", "predict"]
-    assert arms(fake) == ["resolve_adapter", *checked, *checked, "reset_adapter", "predict", "predict"]
-    double, real = (pb.JoinRequest().parse(fake.requests[index]).predict for index in (2, 6))
-    assert [info.episode_id for info in double.episode_info] == [f"lane{lane}.0/merged" for lane in range(3)]
-    assert [info.seed for info in double.episode_info] == [40, 40, 40]
-    assert [info.episode_id for info in real.episode_info] == [f"lane{lane}.0" for lane in range(3)]
-    ended = pb.JoinRequest().parse(fake.requests[5]).reset_adapter
-    assert sorted(ended.episode_ids) == [f"lane{lane}.0/merged" for lane in range(3)]
+    assert arms(fake) == ["resolve_adapter", "predict", "predict"]
+    merged = pb.JoinRequest().parse(fake.requests[1]).predict
+    assert [info.episode_id for info in merged.episode_info] == [f"lane{lane}.0" for lane in range(3)]
 
 
-def contrary(kind: str, at: int) -> FakeModel:
-    """A model that treats the *at*-th merged predict differently."""
-    merged = 0
-
-    async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
-        nonlocal merged
-        if not request.is_set("predict") or len(request.predict.episode_info) == 1:
-            return await sensible(request, stream)
-        merged += 1
-        if merged < at:
-            return await sensible(request, stream)
-        reply = predicted(request.predict, frames=2 if kind == "frames" else 1)
-        if kind == "error":
-            return pb.JoinResponse(error=pb.ModelError(pb.ModelErrorCode(10), "too many rows"))
-        if kind == "rows":
-            reply.actions = [value(action(0))]
-        elif kind == "other":
-            reply.actions = [value(action(0, 1, 1))]
-        return pb.JoinResponse(predict=reply)
-
-    return FakeModel(answer=answer)
-
-
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.parametrize("kind", ["error", "rows", "other", "frames"])
-async def test_rows_are_never_merged_for_a_model_that_disagrees(kind: str, at: int) -> None:
-    fake = contrary(kind, at)
+async def test_rows_are_not_merged_by_default() -> None:
+    fake = FakeModel(answer=sensible)
     async with fake_server(fake.serve) as address, opened(address) as model:
         await model.resolve(lanes(3))
-        for step in range(4):
-            assert [choices(reply) for reply in await ask_lanes(model, step)] == [[[0]], [[1]], [[2]]]
-            assert model.fuses_predicts() == (step + 1 < at)
-    assert arms(fake).count("predict") == at
-    assert arms(fake).count("reset_adapter") == 1
+        assert not model.fuses_predicts()
+        await ask_lanes(model, 0)
+    assert arms(fake) == ["resolve_adapter", "grouped_predict"]
 
 
-async def test_a_trusted_model_that_then_fails_fails_every_lane() -> None:
-    async with fake_server(contrary("rows", 3).serve) as address, opened(address) as model:
+async def test_rows_of_one_episode_are_not_merged() -> None:
+    fake = FakeModel(answer=sensible)
+    async with fake_server(fake.serve) as address, opened(address, merge_rows=True) as model:
         await model.resolve(lanes(3))
-        for step in range(2):
-            await ask_lanes(model, step)
-        replies = await ask_lanes(model, 2)
+        await model.predict_group([asking("a", 0, 0), asking("a", 1, 0)])
+    assert arms(fake)[1:] == ["grouped_predict"]
+
+
+async def test_merged_rows_that_are_not_all_answered_fail_every_lane() -> None:
+    async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
+        if not request.is_set("predict"):
+            return await sensible(request, stream)
+        reply = predicted(request.predict)
+        reply.actions = [value(action(0))]
+        return pb.JoinResponse(predict=reply)
+
+    async with fake_server(FakeModel(answer=answer).serve) as address, opened(address, merge_rows=True) as model:
+        await model.resolve(lanes(3))
+        replies = await ask_lanes(model, 0)
     assert all(isinstance(reply, EndpointError) and "3 merged rows" in str(reply) for reply in replies)
 
 
-async def test_what_is_asked_about_again_is_what_always_was() -> None:
-    """A double that missed a step proves nothing, nor does a check of first observations alone."""
-    fake = FakeModel(answer=sensible)
-    once, twice = ["grouped_predict"], ["grouped_predict", "predict"]
-    expected: list[str] = []
-    async with fake_server(fake.serve) as address, opened(address) as model:
-        await model.resolve(lanes(3))
-        for requests, asked in (
-            ([asking("a", 0, 0, step=5), asking("b", 1, 0, step=5)], once),
-            ([asking("c", 0, 0), asking("d", 1, 0), asking("b", 2, 0, step=6)], twice),
-            ([asking("e", 0, 0), asking("f", 1, 0)], twice),
-            ([asking("c", 0, 0, step=1), asking("a", 1, 0, step=6)], once),
-            ([asking("c", 0, 0, step=2), asking("d", 1, 0, step=1)], once),
-            ([asking("g", 0, 0), asking("e", 1, 0, step=1)], [*twice, "reset_adapter"]),
-            ([asking("c", 0, 0, step=3), asking("a", 1, 0, step=7)], ["predict"]),
-        ):
-            await model.predict_group(requests)
-            expected += asked
-    assert arms(fake)[1:] == expected
-
-
-async def test_made_up_episodes_are_ended_with_the_route() -> None:
-    fake = FakeModel(answer=sensible)
-    async with fake_server(fake.serve) as address, opened(address) as model:
-        await model.resolve(lanes(3))
-        await ask_lanes(model, 0)
-        await model.release_adapter(ReleaseAdapterRequest("session", "route", "route:release", "done"))
-    assert arms(fake) == ["resolve_adapter", "grouped_predict", "predict", "reset_adapter", "release_adapter"]
+async def test_merged_rows_have_no_chunks() -> None:
+    async with fake_server(FakeModel(answer=sensible).serve) as address, opened(address, merge_rows=True) as model:
+        with pytest.raises(InvalidSpec, match="merge_rows cannot be combined with execution_horizon=2"):
+            await model.resolve(lanes(3), execution_horizon=2)
 
 
 async def test_a_longer_horizon_is_asked_for_lane_by_lane() -> None:
@@ -340,11 +299,13 @@ async def test_an_env_with_tags_is_asked_for_in_groups() -> None:
 REAL_LANES = 3
 
 
-async def drive_real(kind: str, *, horizon: int, rounds: int) -> tuple[list[dict[str, object]], bool, list[list[int]]]:
+async def drive_real(
+    kind: str, *, horizon: int, rounds: int, merge_rows: bool = False
+) -> tuple[list[dict[str, object]], bool, list[list[int]]]:
     """Ask a real model about three counting lanes: its forwards, whether it fuses, and each reply's first action."""
     said: list[list[int]] = []
     with start_env_peer("--kind", "lanes") as env_peer, start_model_peer("--kind", kind) as model_peer:
-        async with connect_env(env_peer.address) as env, connect_model(model_peer.address) as model:
+        async with connect_env(env_peer.address) as env, opened(model_peer.address, merge_rows=merge_rows) as model:
             spec = SessionSpec.for_env(env, env_id="route", session_id="session")
             await model.resolve(spec, execution_horizon=horizon)
             for step in range(rounds):
@@ -369,11 +330,10 @@ async def drive_real(kind: str, *, horizon: int, rounds: int) -> tuple[list[dict
 @pytest.mark.interop
 @pytest.mark.parametrize("kind", ["batch", "chunkbatch"])
 async def test_a_real_model_for_batches_makes_one_forward_for_all_lanes(kind: str) -> None:
-    forwards, fuses, said = await drive_real(kind, horizon=1, rounds=6)
+    forwards, fuses, said = await drive_real(kind, horizon=1, rounds=6, merge_rows=True)
     assert fuses
     assert said == [[(step + 1) % 3] * REAL_LANES for step in range(6)]
-    assert [forward.get("rows") for forward in forwards[-4:]] == [REAL_LANES] * 4
-    assert len(forwards) == 2 * (REAL_LANES + 1) + 4
+    assert [forward.get("rows") for forward in forwards] == [REAL_LANES] * 6
 
 
 @pytest.mark.interop
@@ -381,7 +341,7 @@ async def test_a_real_model_for_chunks_is_asked_lane_by_lane() -> None:
     forwards, fuses, said = await drive_real("chunk", horizon=1, rounds=4)
     assert not fuses
     assert said == [[(step + 1) % 3] * REAL_LANES for step in range(4)]
-    assert len(forwards) == 4 * REAL_LANES + 1
+    assert len(forwards) == 4 * REAL_LANES
 
 
 @pytest.mark.interop

@@ -21,10 +21,17 @@ SERVERS: dict[str, tuple[str, ...]] = {
 
 
 async def drive_remotely(
-    env_peer: Peer, model_peer: Peer, *, horizon: int = 1, hooks: Hooks | None = None, **fields: Any
+    env_peer: Peer,
+    model_peer: Peer,
+    *,
+    horizon: int = 1,
+    hooks: Hooks | None = None,
+    merge_rows: bool = False,
+    **fields: Any,
 ) -> Report:
     with trio.fail_after(LIMIT):
-        async with connect_env(env_peer.address) as env, connect_model(model_peer.address) as model:
+        connecting = connect_model(model_peer.address, merge_rows=merge_rows)
+        async with connect_env(env_peer.address) as env, connecting as model:
             spec = SessionSpec.for_env(env, **fields)
             await model.resolve(spec, execution_horizon=horizon)
             return await run_session(spec, env, model, hooks=hooks)
@@ -53,7 +60,7 @@ async def test_one_action_at_a_time(shared_env: StartPeer, kind: str, server: st
         await drive_remotely(shared_env(*SERVERS[server]), model, hooks=witness, max_episodes=6)
         ended = [line["episode"] for line in model.events("episode_end")]
     assert_counted(witness, 6)
-    assert len(ended) == len(set(ended))
+    assert sorted(ended) == sorted(set(ended))
     assert set(witness.episodes) <= set(ended)
 
 
@@ -61,7 +68,7 @@ async def test_waiting_lanes_share_a_forward_of_a_batched_model(shared_env: Star
     witness = Witness()
     with start_model_peer("--kind", "batch") as model:
         peer = shared_env("--kind", "lanes", "--num-envs", "8", "--length-stagger", "1")
-        await drive_remotely(peer, model, hooks=witness, max_episodes=24)
+        await drive_remotely(peer, model, hooks=witness, merge_rows=True, max_episodes=24)
         rows = [line.get("rows", 1) for line in model.events("forward")]
     assert_counted(witness, 24, stagger=1)
     assert max(rows) > 1
