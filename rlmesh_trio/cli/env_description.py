@@ -8,10 +8,9 @@ import click
 
 from rlmesh_trio.cli.space_table import LeafRow, leaf_rows
 from rlmesh_trio.editions import RETAINED_EDITIONS
-from rlmesh_trio.endpoints.remote_env import RemoteEnv
+from rlmesh_trio.endpoints.remote_env import ServedEnv
 from rlmesh_trio.messages import MetaValue
-from rlmesh_trio.one_call import RunnableEnv
-from rlmesh_trio.spec import WIRE_DTYPES, AutoresetMode, EnvContract, ValueSpace
+from rlmesh_trio.spec import WIRE_DTYPES, AutoresetMode, DescribedEnv, EnvContract, ValueSpace
 from rlmesh_trio.transport.handshake import PeerInfo
 
 if TYPE_CHECKING:
@@ -47,10 +46,10 @@ class EnvDescription:
     limits: Mapping[str, object] | None
 
 
-def description_of(name: str, env: RunnableEnv) -> EnvDescription:
+def description_of(name: str, env: DescribedEnv) -> EnvDescription:
     """The description of *env*, which the user calls *name*."""
     contract, ceiling = env.contract, env.ceiling
-    remote = env if isinstance(env, RemoteEnv) else None
+    remote = env if isinstance(env, ServedEnv) else None
     offered = remote.supported_editions if remote else tuple(edition.name for edition in RETAINED_EDITIONS)
     local_capabilities = {"subset_step": "true"} if env.subset_step else {}
     return EnvDescription(

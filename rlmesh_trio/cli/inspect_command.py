@@ -10,8 +10,10 @@ from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.places import CONNECT_LIMIT, open_env
 from rlmesh_trio.cli.report_json import json_text
+from rlmesh_trio.endpoints.remote_env import describe_env
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.spec import Limits
+from rlmesh_trio.transport.address import is_address
 
 __all__ = ("inspect_command",)
 
@@ -26,7 +28,7 @@ def inspect_command(env: str, token: str | None, as_json: bool) -> int:
     """Show what ENV declares: its spaces, width, autoreset mode, metadata, and what its server says of itself.
 
     ENV is a server's address (host:port, tcp://host:port, unix:///path), a gymnasium id, or module:factory. It is
-    opened and closed again, never reset.
+    never reset; a server may be at work with another client meanwhile.
     """
     try:
         with shown_messages(quiet=False, debug=False):
@@ -45,7 +47,8 @@ def inspect_command(env: str, token: str | None, as_json: bool) -> int:
 
 
 async def _describe(name: str, token: str | None) -> EnvDescription:
-    async with open_env(
-        name, token=token, lanes=None, bounded=False, limits=Limits(env_connect_timeout=CONNECT_LIMIT)
-    ) as env:
+    limits = Limits(env_connect_timeout=CONNECT_LIMIT)
+    if is_address(name):
+        return description_of(name, await describe_env(name, token=token, limits=limits))
+    async with open_env(name, token=None, lanes=None, bounded=False, limits=limits) as env:
         return description_of(name, env)

@@ -20,7 +20,7 @@ from rlmesh_trio.wire.hot_env import EnvAnswer, EnvArm, decode_env_join, encode_
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
 from rlmesh_trio.wire.strict import decode, encode, encoded_field, present
 
-__all__ = ("RemoteEnv", "connect_env")
+__all__ = ("RemoteEnv", "ServedEnv", "connect_env", "describe_env")
 
 _SERVICE = "/rlmesh.env.v1.EnvService"
 
@@ -57,12 +57,41 @@ async def connect_env(
                 await stream.close(limits.service_close_timeout)
 
 
-class RemoteEnv:
-    """One env session with a server. Made by :func:`connect_env`; an ``Env`` and a ``DescribedEnv``.
+async def describe_env(
+    address: str,
+    *,
+    token: str | None = None,
+    edition: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+) -> "ServedEnv":
+    """Ask the env server at *address* what it is, without taking the one place it has for a client.
+
+    Takes and raises what :func:`connect_env` does, except that another client at work does not matter.
+    """
+    async with open_channel(parse_address(address), token=token, limit=limits.env_connect_timeout) as channel:
+        return ServedEnv(address, *await _shake_hands(channel, edition))
+
+
+class ServedEnv:
+    """What a server says of its env: a ``DescribedEnv``.
 
     ``address`` is as it was given; ``peer_info``, ``capabilities`` and ``supported_editions`` are the server's own
     words. ``ceiling`` is what its messages and dtypes may be.
     """
+
+    def __init__(self, address: str, agreement: Agreement, contract: EnvContract) -> None:
+        self.address = address
+        self.contract = contract
+        self.edition = agreement.edition
+        self.supported_editions = agreement.supported_editions
+        self.capabilities: Mapping[str, str] = agreement.capabilities
+        self.peer_info: PeerInfo = agreement.peer_info
+        self.subset_step = agreement.can("subset_step")
+        self.ceiling: PeerCeiling | None = PeerCeiling(self.edition, capabilities=self.capabilities)
+
+
+class RemoteEnv(ServedEnv):
+    """One env session with a server. Made by :func:`connect_env`; an ``Env`` besides a ``DescribedEnv``."""
 
     def __init__(
         self,
@@ -72,14 +101,7 @@ class RemoteEnv:
         stream: JoinStream[EnvArm, EnvAnswer],
         limits: Limits,
     ) -> None:
-        self.address = address
-        self.contract = contract
-        self.edition = agreement.edition
-        self.supported_editions = agreement.supported_editions
-        self.capabilities: Mapping[str, str] = agreement.capabilities
-        self.peer_info: PeerInfo = agreement.peer_info
-        self.subset_step = agreement.can("subset_step")
-        self.ceiling: PeerCeiling | None = PeerCeiling(self.edition, capabilities=self.capabilities)
+        super().__init__(address, agreement, contract)
         self._stream = stream
         self._close_limit = limits.service_close_timeout
         self._closed = False

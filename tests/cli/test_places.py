@@ -29,6 +29,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
         return connect
 
     monkeypatch.setattr("rlmesh_trio.cli.places.connect_env", answering(lambda: open_local_env("tests.cli.toys:Walk")))
+
+    async def describe(address: str, **given: Any) -> Any:
+        async with answering(lambda: open_local_env("tests.cli.toys:Walk"))(address, **given) as env:
+            return env
+
+    monkeypatch.setattr("rlmesh_trio.cli.inspect_command.describe_env", describe)
     monkeypatch.setattr("rlmesh_trio.cli.places.connect_model", answering(lambda: open_local_model("zero")))
     return words
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import trio
 
-from rlmesh_trio.endpoints.remote_env import RemoteEnv, connect_env
+from rlmesh_trio.endpoints.remote_env import RemoteEnv, connect_env, describe_env
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, ProtocolError, SessionError
 from rlmesh_trio.messages import EnvReply, ResetRequest, StepTarget
 from rlmesh_trio.spec import Limits, SessionSpec
@@ -274,3 +274,13 @@ async def test_a_step_given_up_disturbs_no_other() -> None:
             assert scope.cancelled_caught
             reply = await env.step([np.int64(2).tobytes()], TARGET)
             assert list(np.frombuffer(leaf_of(reply), np.float32)) == [2, 5, 2]
+
+
+@pytest.mark.interop
+async def test_a_server_at_work_with_another_client_can_be_described() -> None:
+    with start_env_peer("--kind", "lanes") as peer:
+        async with connect_env(peer.address) as env:
+            described = await describe_env(peer.address)
+            assert described.contract.encoded_spec == env.contract.encoded_spec
+            assert (described.edition, described.subset_step) == (env.edition, True)
+            assert (await env.reset(ResetRequest(env_indices=(0,), episode_ids=("a",)))).observation is not None
