@@ -190,10 +190,10 @@ class Batcher:
                 except Exception as error:
                     self._report(error)
         if self._operation.scope.cancelled_caught:
+            self.abandoned = True
             if self._operation.expired:
                 self._report(self._timeout(self._waiting))
             else:
-                self.abandoned = True
                 logger.warning("grouped predict still in flight at route end")
 
     async def _serve(self, calls: trio.Nursery) -> None:
@@ -298,6 +298,7 @@ class Batcher:
                 results = await self._model.predict_group(requests)
                 self._land([ticket], requests, results, perf_counter_ns() - started)
             if scope.cancelled_caught:
+                self.abandoned = True
                 self._report(self._timeout([ticket]))
         except Exception as error:
             self._report(self._model_error(error))

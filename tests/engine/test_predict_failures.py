@@ -113,13 +113,14 @@ class TestBadAnswers:
 
 class TestTimeouts:
     @either
-    async def test_a_predict_has_its_limit(self, fuses: bool, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_a_predict_has_its_limit_and_its_model_is_not_waited_for_again(self, fuses: bool, autojump_clock: trio.testing.MockClock) -> None:
         async def hang_third(number: int) -> None:
             if number == 3:
                 await trio.sleep_forever()
 
         model = ScriptedModel(fuses=fuses)
         model.before_predict = hang_third
+        model.before_evict = trio.sleep_forever
         start = trio.current_time()
         with pytest.raises(OperationTimeout) as caught:
             await run_session(one(limits=Limits(model_predict_timeout=2)), ScriptedEnv(9), model)
@@ -132,7 +133,7 @@ class TestTimeouts:
             2,
         )
         assert trio.current_time() - start == pytest.approx(2, abs=0.1)
-        assert model.evicted == model.predicted
+        assert (model.evicted, len(model.released)) == ([], 1)
 
     async def test_the_step_of_a_late_fused_predict_is_the_largest_of_its_groups(
         self, autojump_clock: trio.testing.MockClock
