@@ -113,7 +113,7 @@ class TestBadAnswers:
 
 class TestTimeouts:
     @either
-    async def test_a_predict_has_its_limit_and_its_model_is_not_waited_for_again(self, fuses: bool, autojump_clock: trio.testing.MockClock) -> None:
+    async def test_a_predict_has_its_limit(self, fuses: bool, autojump_clock: trio.testing.MockClock) -> None:
         async def hang_third(number: int) -> None:
             if number == 3:
                 await trio.sleep_forever()
