@@ -7,20 +7,40 @@ from contextlib import contextmanager
 
 import click
 
-__all__ = ("shown_messages",)
+__all__ = ("MessageLines", "shown_messages")
 
 _LOGGER = logging.getLogger("rlmesh_trio")
 
 
-class _Lines(logging.Handler):
+_OF_THE_ENDING = ("during route shutdown", "(evict) failed")
+
+
+class MessageLines(logging.Handler):
+    """Prints records. What goes wrong while a session ends is held back: a failed run says why in one line."""
+
+    def __init__(self, *, hold: bool) -> None:
+        super().__init__()
+        self._hold = hold
+        self._held: list[str] = []
+
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"{record.levelname.lower()}: {self.format(record)}", err=True)
+        """Print *record*, or hold it back."""
+        line = f"{record.levelname.lower()}: {self.format(record)}"
+        if self._hold and any(words in line for words in _OF_THE_ENDING):
+            self._held.append(line)
+        else:
+            click.echo(line, err=True)
+
+    def show_held(self) -> None:
+        """Print what was held back."""
+        for line in self._held:
+            click.echo(line, err=True)
 
 
 @contextmanager
-def shown_messages(*, quiet: bool, debug: bool) -> Generator[None]:
+def shown_messages(*, quiet: bool, debug: bool) -> Generator[MessageLines]:
     """Show warnings while the block runs; *debug* shows everything, *quiet* no warning at all."""
-    handler = _Lines()
+    handler = MessageLines(hold=not debug)
     before, propagated = _LOGGER.level, _LOGGER.propagate
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(logging.DEBUG if debug else logging.ERROR if quiet else logging.WARNING)
@@ -29,7 +49,7 @@ def shown_messages(*, quiet: bool, debug: bool) -> Generator[None]:
         with warnings.catch_warnings():
             if quiet and not debug:
                 warnings.simplefilter("ignore")
-            yield
+            yield handler
     finally:
         _LOGGER.removeHandler(handler)
         _LOGGER.setLevel(before)

@@ -77,14 +77,14 @@ __all__ = ("run_command",)
 @click.option("--step-timeout", metavar="X", type=duration, help="Limit of one step.  [default: 300s]")
 @click.option("--reset-timeout", metavar="X", type=duration, help="Limit of one reset.  [default: 300s]")
 @click.option("--predict-timeout", metavar="X", type=duration, help="Limit of one prediction.  [default: 300s]")
-@click.option("--close-env", is_flag=True, help="Close the env itself at the end, also a served one.")
+@click.option("--close-env", is_flag=True, help="Close the env itself at the end; a server may go on offering it.")
 @click.option(
     "--json", "report_output", metavar="FILE", type=json_output, help="Write the report as JSON; - is standard output."
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show tracebacks and everything that is logged.")
 def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **options: Any) -> int:
-    r"""Run episodes of ENV with a model and show what came of them.
+    """Run episodes of ENV with a model and show what came of them.
 
     ENV is a server's address (host:port, tcp://host:port, unix:///path), a gymnasium id (CartPole-v1), or
     module:factory: a function that makes an env, found in the working directory too.
@@ -104,11 +104,13 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
 
     Exit status: 0 done; 1 the run failed; 2 nothing was started; 130 interrupted. Ctrl-C ends the run in order and
     reports what was finished; a second one ends it at once.
-    """
+    """  # noqa: D301 - click wants the backspace itself
     job = RunJob(**options)
     reports_on_stdout = report_output is not None and report_output.is_stdout
-    with shown_messages(quiet=quiet, debug=debug), _kept_clean(reports_on_stdout):
+    with shown_messages(quiet=quiet, debug=debug) as messages, _kept_clean(reports_on_stdout):
         outcome = trio.run(lambda: run_job(job, show_progress=not quiet and sys.stderr.isatty()))
+    if outcome.error is None:
+        messages.show_held()
     status = outcome.status
     if outcome.report is not None:
         if report_output is not None and not _written(report_output, outcome):

@@ -19,6 +19,7 @@ from rlmesh_trio.engine.session import Session
 from rlmesh_trio.one_call import RunnableEnv, open_run
 from rlmesh_trio.report import Report
 from rlmesh_trio.spec import EnvContract, Limits
+from rlmesh_trio.transport.address import is_address
 
 __all__ = ("Outcome", "RunJob", "run_job")
 
@@ -73,10 +74,15 @@ class RunJob:
         chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
         return Limits(env_connect_timeout=CONNECT_LIMIT, model_connect_timeout=CONNECT_LIMIT, **chosen)
 
+    @property
+    def lanes_needed(self) -> int | None:
+        """As many lanes as were asked for, but none that would have no episode to play."""
+        return None if self.lanes is None else min(self.lanes, self.asked)
+
     def open_env(self) -> AbstractAsyncContextManager[RunnableEnv]:
         """The env; a limit on its steps or resets is also kept when the env runs here."""
         bounded = self.step_timeout is not None or self.reset_timeout is not None
-        return open_env(self.env, token=self.token, lanes=self.lanes, bounded=bounded, limits=self.limits)
+        return open_env(self.env, token=self.token, lanes=self.lanes_needed, bounded=bounded, limits=self.limits)
 
     def spec_fields(self) -> dict[str, Any]:
         """What the session's spec takes from the options."""
@@ -89,7 +95,7 @@ class RunJob:
             "max_episode_seconds": self.max_seconds,
             "close_env_on_end": self.close_env,
             "limits": self.limits,
-        }
+        } | ({"model_component_id": self.model} if is_address(self.model) else {})
 
 
 @attrs.define

@@ -105,11 +105,10 @@ def _autoreset_mode(declared: object) -> AutoresetMode:
     name = str(getattr(declared, "name", declared)).upper()
     if name == AutoresetMode.SAME_STEP.name:
         raise HandshakeError(
-            "a vector env with SAME_STEP autoreset hides the last observation of every episode: "
-            "make it with NEXT_STEP or DISABLED"
+            "a vector env with SAME_STEP autoreset hides the last observation of every episode: make it with NEXT_STEP"
         )
     if name not in (AutoresetMode.NEXT_STEP.name, AutoresetMode.DISABLED.name):
-        raise HandshakeError(f"unknown autoreset mode {name} in the vector env's metadata: use NEXT_STEP or DISABLED")
+        raise HandshakeError(f"unknown autoreset mode {name} in the vector env's metadata: use NEXT_STEP")
     return AutoresetMode[name]
 
 

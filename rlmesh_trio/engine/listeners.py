@@ -133,6 +133,6 @@ def _is_window(event: Event) -> bool:
 
 def transform_failed(error: Exception) -> HookError:
     """What a transform that raised fails the route with."""
-    failure = HookError(str(error) or type(error).__name__)
+    failure = HookError(f"{type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure

@@ -11,6 +11,8 @@ __all__ = ("Address", "is_address", "parse_address")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:/\[\]@]+)):(?P<port>[0-9]+)")
 
+_SURE_HOST = re.compile(r"(?:localhost|[0-9]+(?:\.[0-9]+){3}|\[[0-9A-Fa-f:.]+\])(?::|$)")
+
 
 @attrs.frozen
 class Address:
@@ -27,8 +29,11 @@ class Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether *text* is meant as an address, be it a good one or not: it has a scheme, or a port behind a host."""
-    return bool(_SCHEME.match(text) or _HOST_AND_PORT.fullmatch(text))
+    """Whether *text* is meant as an address, be it a good one or not.
+
+    It has a scheme, or a port behind a host, or a host that can be nothing else.
+    """
+    return bool(_SCHEME.match(text) or _HOST_AND_PORT.fullmatch(text) or _SURE_HOST.match(text))
 
 
 def parse_address(text: str) -> Address:

@@ -92,3 +92,11 @@ def test_a_server_that_dies_leaves_what_was_finished(tmp_path: Path) -> None:
     assert complaints(document) == []
     assert len(document["episodes"]) >= 1
     assert document["error"]["type"] == "EnvRpcError"
+
+
+def test_a_model_server_that_dies_is_named_in_one_line(cartpole: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    with start_model_peer("--policy", "cartpole", "--fault", "exit", "--fault-at", "9") as peer:
+        ran = run(capsys, "run", cartpole.address, "--model", peer.address, "--episodes", "4")
+    assert ran.status == 1
+    assert ran.err.count("\n") == 1
+    assert f"model endpoint {peer.address} request failed: transport error: connection closed" in ran.err

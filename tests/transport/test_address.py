@@ -65,3 +65,10 @@ def test_what_is_meant_as_an_address(text: str) -> None:
 @pytest.mark.parametrize("text", ["CartPole-v1", "ALE/Pong-v5", "package.module:factory", "pkg:Env-v0", "random", ""])
 def test_what_is_not(text: str) -> None:
     assert not is_address(text)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:abc", "localhost", "localhost:", "[::1]"])
+def test_what_can_only_be_a_host_is_an_address_without_its_port(text: str) -> None:
+    assert is_address(text)
+    with pytest.raises(ConnectError, match="it is not a host and a port number"):
+        parse_address(text)
