@@ -1,8 +1,8 @@
 """What a session is told: the spec, its limits, the env's contract, and the validation that comes first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import attrs
 import gymnasium
@@ -112,6 +112,7 @@ class PeerCeiling:
 
 
 _TEXT_FIELDS = ("session_id", "env_id", "env_component_id", "model_component_id")
+_WHOLE_FIELDS = ("num_envs", "base_seed", "max_episodes", "trial_index_base", "max_episode_steps")
 
 _LIMIT_KEYS = {
     "envConnectTimeoutMs": "env_connect_timeout",
@@ -247,6 +248,7 @@ class SessionSpec:
 
     def validate(self) -> tuple[ValueSpace, ValueSpace]:
         """Raise :exc:`InvalidSpec` for the first rule this spec breaks; else the observation and the action space."""
+        self._validate_types()
         for field in _TEXT_FIELDS:
             if not getattr(self, field).strip():
                 raise InvalidSpec(f"{field} must not be empty")
@@ -267,6 +269,18 @@ class SessionSpec:
         self._validate_autoreset()
         self._validate_wire_form()
         return observation_space, action_space
+
+    def _validate_types(self) -> None:
+        for field in _TEXT_FIELDS:
+            if not isinstance(value := getattr(self, field), str):
+                raise InvalidSpec(f"{field} must be text, not {value!r}")
+        seeds = cast("object", self.episode_seeds)
+        if not isinstance(seeds, (tuple, list)):
+            raise InvalidSpec(f"episode_seeds must be a tuple of ints, not {seeds!r}")
+        numbers = [(field, getattr(self, field)) for field in _WHOLE_FIELDS]
+        for field, value in [*numbers, *(("episode_seeds", seed) for seed in cast("Sequence[object]", seeds))]:
+            if not isinstance(value, int) and (value is not None or field == "episode_seeds"):
+                raise InvalidSpec(f"{field} must be of type int, not {value!r}")
 
     def _validate_reset_ownership(self) -> None:
         if self.driver_owns_resets:

@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 import gymnasium
+import numpy as np
 import pytest
 
 from rlmesh_trio.editions import CURRENT_EDITION, RETAINED_EDITIONS
@@ -161,6 +162,23 @@ def test_a_refusal_says_what_it_is_about() -> None:
 def test_what_the_wire_cannot_carry_is_refused(fields: dict[str, Any]) -> None:
     (field,) = fields
     assert refusal(spec_of(**fields)).startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("session_id", 5),
+        ("base_seed", np.int64(7)),
+        ("base_seed", 1.5),
+        ("max_episodes", 2.5),
+        ("max_episodes", "3"),
+        ("episode_seeds", (1, np.int64(7))),
+        ("episode_seeds", (None,)),
+        ("episode_seeds", np.arange(3)),
+    ],
+)
+def test_a_field_of_another_type_is_refused_by_name(field: str, value: Any) -> None:
+    assert refusal(spec_of(**{field: value})).startswith(f"{field} must be ")
 
 
 def test_the_largest_numbers_the_wire_carries_are_accepted() -> None:
