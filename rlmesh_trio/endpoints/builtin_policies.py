@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlmesh_trio.endpoints.policy_forms import Batch
+from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.messages import EpisodeInfo, Leaves, PredictRequest
 from rlmesh_trio.spaces import codec_for
 from rlmesh_trio.spec import ValueSpace
@@ -47,7 +48,11 @@ class RandomForm(_BlindForm):
         self._samplers: dict[str, gymnasium.Space[Any]] = {}
         sample = self._sampler(EpisodeInfo("", 0))
         self._sampler_bytes = len(pickle.dumps(sample))
-        self._actions.check_members(self._actions.pack_rows([sample.sample()]), 1)
+        try:
+            drawn = sample.sample()
+        except Exception as failure:
+            raise SpaceError("$", f"random cannot draw from {actions.space}: {failure}") from failure
+        self._actions.check_members(self._actions.pack_rows([drawn]), 1)
 
     @property
     def held(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from rlmesh_trio.endpoints.policy_forms import EpisodeContext, PastObservation
-from rlmesh_trio.errors import EndpointError
+from rlmesh_trio.errors import EndpointError, SpaceError
 from rlmesh_trio.messages import EpisodeInfo, PredictReply, PredictRequest, ResetAdapterRequest
 from rlmesh_trio.spaces import OpenText, codec_for, space_from_gymnasium
 from tests.endpoints.predicting import asking, spec_for
@@ -328,6 +328,12 @@ async def test_random_depends_on_the_episodes_seed_alone() -> None:
     assert len({tuple(actions) for actions in alone.values()}) == 3
     again = await play([["a"], ["a"]], forget=True)
     assert again["a"] == [alone["a"][0]] * 2
+
+
+async def test_random_refuses_a_space_that_gymnasium_cannot_draw_from() -> None:
+    with pytest.raises(SpaceError, match="random cannot draw from Box"):
+        async with asking("random", spec=spec_for(action=spaces.Box(0, 2**63, (2,), np.uint64))):
+            pass
 
 
 async def test_random_does_not_draw_what_the_env_draws() -> None:
