@@ -2,7 +2,8 @@
 
 ``random`` keeps one seeded copy of the action space per episode and draws from it once per asked frame, so what an
 episode plays depends on its seed alone, not on lanes, batching or order. The space's seed is derived from the
-episode's, lest actions and env draw the same numbers. An episode without a seed draws afresh.
+episode's, lest actions and env draw the same numbers. An episode without a seed draws afresh, but in a lockstep vector,
+where the env restarts its lanes unseeded, it goes on with its lane's last draws: a seeded run repeats there too.
 """
 
 import copy
@@ -46,6 +47,7 @@ class RandomForm(_BlindForm):
         super().__init__(actions, horizon)
         self._space = copy.deepcopy(actions.space)
         self._samplers: dict[str, gymnasium.Space[Any]] = {}
+        self._in_lockstep: dict[int, gymnasium.Space[Any]] = {}
         sample = self._sampler(EpisodeInfo("", 0))
         self._sampler_bytes = len(pickle.dumps(sample))
         try:
@@ -62,7 +64,7 @@ class RandomForm(_BlindForm):
     def call(self, batch: Batch) -> list[list[Any]]:
         """For each row its next actions."""
         frames = range(self._horizon)
-        samplers = [self._sampler(info) for request in batch.requests for info in request.episode_info]
+        samplers = [sampler for request in batch.requests for sampler in self._samplers_of(request.episode_info)]
         return [[sampler.sample() for _ in frames] for sampler in samplers]
 
     def encode(self, _: Batch, answer: list[list[Any]]) -> list[Leaves]:
@@ -72,6 +74,15 @@ class RandomForm(_BlindForm):
     def end_episode(self, episode_id: str) -> None:
         """Forget the episode's sampler."""
         self._samplers.pop(episode_id, None)
+
+    def _samplers_of(self, rows: Sequence[EpisodeInfo]) -> list[gymnasium.Space[Any]]:
+        if len(rows) == 1:
+            return [self._sampler(rows[0])]
+        for lane, info in enumerate(rows):
+            if info.seed is None and lane in self._in_lockstep:
+                self._samplers.setdefault(info.episode_id, self._in_lockstep[lane])
+            self._in_lockstep[lane] = self._sampler(info)
+        return [self._in_lockstep[lane] for lane in range(len(rows))]
 
     def _sampler(self, info: EpisodeInfo) -> gymnasium.Space[Any]:
         sampler = self._samplers.get(info.episode_id)

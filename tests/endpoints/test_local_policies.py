@@ -368,3 +368,20 @@ async def test_a_policy_is_found_by_name() -> None:
         async with asking(policy, spec=spec_for(action=COMPOSED)) as ask:
             (reply,) = await ask.model.predict_group([ask.request([[1, 0]])])
             assert isinstance(reply, PredictReply)
+
+
+async def test_random_goes_on_where_a_lockstep_vector_restarts_a_lane_unseeded() -> None:
+    space = spaces.Discrete(1_000_000_000)
+
+    async def play() -> list[list[int]]:
+        asked = [("a", "b", [1, 2]), ("c", "b", [None, 2]), ("c", "d", [None, None])]
+        drawn: list[list[int]] = []
+        async with asking("random", spec=spec_for(action=space)) as ask:
+            for first, second, seeds in asked:
+                (reply,) = await ask.model.predict_group([blind(first, second, seeds=seeds)])
+                drawn.append(ask.actions(reply, 2)[0].tolist())
+        return drawn
+
+    once = await play()
+    assert await play() == once
+    assert len({action for actions in once for action in actions}) == 6
