@@ -214,13 +214,14 @@ class LaneGroup:
     def _observed(self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool) -> None:
         """Take in an observation; it goes out as a predict at once unless a plan is still playing."""
         parts = self._parts
+        spec, lanes = parts.spec, self.lanes
         request = PredictRequest(
-            parts.spec.session_id,
-            parts.spec.env_id,
+            spec.session_id,
+            spec.env_id,
             parts.route.request_id("reset_observation" if is_reset else "step_observation"),
             observation,
             info,
-            tuple([lane.step for lane in self.lanes]),
+            (lanes[0].step,) if len(lanes) == 1 else tuple([lane.step for lane in lanes]),
         )
         due = self._buffer.observe(request)
         if due is not None:

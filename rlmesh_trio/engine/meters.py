@@ -78,7 +78,8 @@ class EnvMeter(_PhaseMeter):
     def record(self, reply: EnvReply, elapsed_ns: int) -> None:
         """One successful operation."""
         self.rpc(elapsed_ns)
-        self.endpoint(reply.endpoint_total_ns, reply.phases, reply.request_bytes, reply.response_bytes)
+        if reply.phases is not None or reply.response_bytes or reply.endpoint_total_ns is not None:
+            self.endpoint(reply.endpoint_total_ns, reply.phases, reply.request_bytes, reply.response_bytes)
 
 
 class PredictMeter(_PhaseMeter):

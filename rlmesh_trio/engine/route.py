@@ -6,6 +6,7 @@ depend on which lane played it or when.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import attrs
 import numpy as np
@@ -114,7 +115,7 @@ class Route:
         self._success_keys = spec.edition.success_keys
         self._trial_option = spec.edition.trial_index_option
         self._max_seconds = spec.max_episode_seconds
-        self._step_cap = spec.step_cap
+        self._step_cap = inf if spec.step_cap is None else spec.step_cap
 
     def request_id(self, phase: str) -> str:
         """The next request id; one counter serves the whole route, and it advances for every observation."""
@@ -205,6 +206,15 @@ class Route:
     def account_step(self, lanes: Sequence[LaneSlot], rewards: Sequence[float], predict_ns: int, step_ns: int) -> None:
         """Count one group step: one for the route, one for every lane of the group. A missing reward is 0."""
         self.total_steps += 1
+        if len(lanes) == 1:
+            lane = lanes[0]
+            lane.step += 1
+            lane.reset = False
+            lane.predict_ns += predict_ns
+            lane.step_ns += step_ns
+            if rewards:
+                lane.cumulative_reward += rewards[0]
+            return
         if len(rewards) < len(lanes):
             rewards = [*rewards, *[0.0] * (len(lanes) - len(rewards))]
         for lane, reward in zip(lanes, rewards, strict=False):
@@ -221,6 +231,10 @@ class Route:
 
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
+        if not reported and self._max_seconds is None:
+            cap = self._step_cap
+            if lanes[0].step < cap if len(lanes) == 1 else max([lane.step for lane in lanes]) < cap:
+                return []
         ended: list[tuple[LaneSlot, EpisodeRecord]] = []
         done: list[LaneSlot] = []
         for record in reported:
@@ -230,11 +244,8 @@ class Route:
                 continue
             done.append(lane)
             ended.append((lane, record))
-        cap = self._step_cap
-        if self._max_seconds is None and (cap is None or all([lane.step < cap for lane in lanes])):  # noqa: C419 - a list is faster
-            return ended
         for position, lane in enumerate(lanes):
-            if (cap is not None and lane.step >= cap) or self._overtime(lane):
+            if lane.step >= self._step_cap or self._overtime(lane):
                 if lane in done:
                     continue
                 ended.append((lane, self._capped(lane, lane_final_info(infos, position, len(lanes)))))
