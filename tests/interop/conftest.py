@@ -2,12 +2,11 @@
 
 import contextlib
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.peers import Peer, start_env_peer, start_model_peer
+from tests.peers import Peer, start_env_peer
 
 StartPeer = Callable[..., Peer]
 
@@ -20,25 +19,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.interop)
 
 
-def shared(start: Callable[..., AbstractContextManager[Peer]]) -> Generator[StartPeer]:
+@pytest.fixture(scope="session")
+def shared_env() -> Generator[StartPeer]:
+    """Call with env peer options for a server that lasts for the whole run: one per set of options."""
     with contextlib.ExitStack() as running:
         peers: dict[tuple[str, ...], Peer] = {}
 
         def get(*args: str) -> Peer:
             if args not in peers:
-                peers[args] = running.enter_context(start(*args))
+                peers[args] = running.enter_context(start_env_peer(*args))
             return peers[args]
 
         yield get
-
-
-@pytest.fixture(scope="session")
-def shared_env() -> Generator[StartPeer]:
-    """Call with env peer options for a server that lasts for the whole run: one per set of options."""
-    yield from shared(start_env_peer)
-
-
-@pytest.fixture(scope="session")
-def shared_model() -> Generator[StartPeer]:
-    """Call with model peer options for a server that lasts for the whole run; its log grows with each client."""
-    yield from shared(start_model_peer)
