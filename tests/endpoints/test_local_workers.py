@@ -1,5 +1,6 @@
 """Envs in threads and in worker processes. Real time, kept short: what hangs here hangs until it is given up."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -112,7 +113,11 @@ async def test_a_factory_that_hangs_in_a_thread_can_be_given_up() -> None:
 
 
 def children() -> set[int]:
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    while True:
+        tasks = Path("/proc/self/task").iterdir()
+        # A thread that ends while we look hands its children to another one: look again.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
 
 
 def is_dead(pid: int) -> bool:
