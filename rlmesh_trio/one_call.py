@@ -18,7 +18,7 @@ from rlmesh_trio.errors import HandshakeError, InvalidSpec
 from rlmesh_trio.events import EnvConnected, ModelConnected, Route
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.report import Report
-from rlmesh_trio.spec import MAX_HORIZON, DescribedEnv, Limits, SessionSpec
+from rlmesh_trio.spec import DescribedEnv, Limits, SessionSpec, check_horizon
 
 __all__ = ("ResolvableModel", "RunnableEnv", "open_run", "run_local")
 
@@ -138,8 +138,7 @@ async def open_run(
 def _refuse_misfits(spec: SessionSpec, execution_horizon: int) -> None:
     if spec.env_contract.action_space is None:
         raise HandshakeError("env contract has no action_space; a model cannot encode actions without it")
-    if not 1 <= execution_horizon <= MAX_HORIZON:
-        raise InvalidSpec(f"execution_horizon must be from 1 to {MAX_HORIZON}, not {execution_horizon}")
+    check_horizon(execution_horizon)
     if execution_horizon > 1 and spec.num_envs > 1 and not spec.subset_step:
         raise InvalidSpec(
             f"execution_horizon={execution_horizon} cannot be combined with a lockstep vector env "

@@ -26,6 +26,7 @@ __all__ = (
     "PeerCeiling",
     "SessionSpec",
     "ValueSpace",
+    "check_horizon",
     "declares_reset_option",
     "reset_options_for",
 )
@@ -318,6 +319,12 @@ class SessionSpec:
             seconds = getattr(self.limits, field)
             if not 0 <= seconds * 1000 < 2**64:
                 raise InvalidSpec(f"limits.{field} must be a finite number of seconds, 0 or more, not {seconds!r}")
+
+
+def check_horizon(execution_horizon: int) -> None:
+    """Raise :exc:`InvalidSpec` for a horizon that no chunk can have."""
+    if not 1 <= execution_horizon <= MAX_HORIZON:
+        raise InvalidSpec(f"execution_horizon must be from 1 to {MAX_HORIZON}, not {execution_horizon}")
 
 
 def _unknown_edition(name: str) -> str:

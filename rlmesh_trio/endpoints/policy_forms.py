@@ -159,7 +159,7 @@ class BatchForm(_UserForm):
             return Batch(requests, (count,), count, self._observations.unpack_batch(_observation(requests[0]), count))
         rows = [len(request.episode_info) for request in requests]
         count = sum(rows)
-        parts = [request.observation or _observation(request) for request in requests]
+        parts = [_observation(request) for request in requests]
         observation = self._observations.unpack_batch(self._observations.concatenate(parts, rows), count)
         return Batch(requests, rows, count, observation)
 

@@ -19,7 +19,7 @@ from rlmesh_trio.editions import edition_rank
 from rlmesh_trio.endpoints.row_merging import RowMerging
 from rlmesh_trio.errors import HandshakeError, InvalidSpec, OperationTimeout, ProtocolError
 from rlmesh_trio.messages import PredictReply, PredictRequest, ReleaseAdapterRequest, ResetAdapterRequest
-from rlmesh_trio.spec import MAX_HORIZON, Limits, SessionSpec
+from rlmesh_trio.spec import Limits, SessionSpec, check_horizon
 from rlmesh_trio.transport.address import parse_address
 from rlmesh_trio.transport.channel import Channel, open_channel
 from rlmesh_trio.transport.handshake import Agreement, PeerInfo, agree, introduce
@@ -112,8 +112,7 @@ class RemoteModel:
         the spec's edition, :exc:`InvalidSpec` for a horizon outside 1 to 1024, :exc:`EndpointError` when the model
         refuses, and :exc:`OperationTimeout` after ``spec.limits.configure_route_timeout``.
         """
-        if not 1 <= execution_horizon <= MAX_HORIZON:
-            raise InvalidSpec(f"execution_horizon must be from 1 to {MAX_HORIZON}, not {execution_horizon}")
+        check_horizon(execution_horizon)
         if self._may_merge and execution_horizon > 1 and _ENV_TAGS not in spec.env_contract.metadata:
             raise InvalidSpec(
                 f"merge_rows cannot be combined with execution_horizon={execution_horizon}: a server answers merged "

@@ -1,11 +1,13 @@
 """Turns one group's books into events. Built per group, so that what never changes is bound once."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
+from typing import TypeVar
 
-from rlmesh_trio.engine.listeners import Listeners, transform_failed
+from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.engine.relay import Converted, Leg, RelayLeg
 from rlmesh_trio.engine.route import LaneSlot
+from rlmesh_trio.errors import HookError
 from rlmesh_trio.events import (
     ActionReceived,
     EpisodeCompleted,
@@ -23,6 +25,8 @@ from rlmesh_trio.telemetry.aggregate import Telemetry
 
 __all__ = ("Announcer", "FinishedEpisode")
 
+E = TypeVar("E")
+T = TypeVar("T")
 FinishedEpisode = tuple[LaneSlot, EpisodeSummary, Metadata | None]
 
 
@@ -83,13 +87,7 @@ class Announcer:
             infos,
         )
         if transform is not None:
-            started = perf_counter_ns()
-            try:
-                event.observation = await transform(event)
-            except Exception as error:
-                raise transform_failed(error) from error
-            finally:
-                self._observation_transform_ns(perf_counter_ns() - started)
+            event.observation = await _transformed(transform, event, self._observation_transform_ns)
         converted = leg.relay(event.observation_space, event.observation)
         if converted is not None:
             event.observation, event.observation_space = converted.leaves, converted.space
@@ -123,13 +121,7 @@ class Announcer:
             action,
         )
         if transform is not None:
-            started = perf_counter_ns()
-            try:
-                event.action = await transform(event)
-            except Exception as error:
-                raise transform_failed(error) from error
-            finally:
-                self._action_transform_ns(perf_counter_ns() - started)
+            event.action = await _transformed(transform, event, self._action_transform_ns)
         converted = leg.relay(event.action_space, event.action)
         if converted is not None:
             event.action, event.action_space = converted.leaves, converted.space
@@ -236,3 +228,14 @@ class Announcer:
         if notify is not None:
             text = f"env reset complete in {elapsed_ns / 1e6:.0f}ms ({episodes} episode(s) ready)"
             await notify(LogEmitted(self._session_id, self._route, "info", text, "runtime"))
+
+
+async def _transformed(transform: Callable[[E], Awaitable[T]], event: E, took_ns: Callable[[float], None]) -> T:
+    """What a transform hook makes of *event*; one that raises fails the route."""
+    started = perf_counter_ns()
+    try:
+        return await transform(event)
+    except Exception as error:
+        raise HookError(f"{type(error).__name__}: {error}") from error
+    finally:
+        took_ns(perf_counter_ns() - started)

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from rlmesh_trio.engine.streams import EventQueue
-from rlmesh_trio.errors import HookError
 from rlmesh_trio.events import ActionReceived, Event, ObservationEmitted
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.messages import Leaves
 
-__all__ = ("Listeners", "transform_failed")
+__all__ = ("Listeners",)
 
 logger = logging.getLogger("rlmesh_trio")
 
@@ -129,10 +128,3 @@ def _overridden(hooks: Hooks, name: str) -> bool:
 
 def _is_window(event: Event) -> bool:
     return getattr(getattr(event, "snapshot", None), "horizon", None) == "window"
-
-
-def transform_failed(error: Exception) -> HookError:
-    """What a transform that raised fails the route with."""
-    failure = HookError(f"{type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure

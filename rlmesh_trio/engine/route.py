@@ -116,6 +116,7 @@ class Route:
         self._trial_option = spec.edition.trial_index_option
         self._max_seconds = spec.max_episode_seconds
         self._step_cap = inf if spec.step_cap is None else spec.step_cap
+        self._uncapped = spec.step_cap is None and spec.max_episode_seconds is None
 
     def request_id(self, phase: str) -> str:
         """The next request id; one counter serves the whole route, and it advances for every observation."""
@@ -231,10 +232,8 @@ class Route:
 
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
-        if not reported and self._max_seconds is None:
-            cap = self._step_cap
-            if lanes[0].step < cap if len(lanes) == 1 else max([lane.step for lane in lanes]) < cap:
-                return []
+        if not reported and (self._uncapped or (len(lanes) == 1 and not self._at_cap(lanes[0]))):
+            return []
         ended: list[tuple[LaneSlot, EpisodeRecord]] = []
         done: list[LaneSlot] = []
         for record in reported:
@@ -245,13 +244,13 @@ class Route:
             done.append(lane)
             ended.append((lane, record))
         for position, lane in enumerate(lanes):
-            if lane.step >= self._step_cap or self._overtime(lane):
-                if lane in done:
-                    continue
+            if lane not in done and self._at_cap(lane):
                 ended.append((lane, self._capped(lane, lane_final_info(infos, position, len(lanes)))))
         return ended
 
-    def _overtime(self, lane: LaneSlot) -> bool:
+    def _at_cap(self, lane: LaneSlot) -> bool:
+        if lane.step >= self._step_cap:
+            return True
         return self._max_seconds is not None and (self.unix_ns() - lane.started_at_ns) / 1e9 >= self._max_seconds
 
     def _capped(self, lane: LaneSlot, final_info: Metadata | None) -> EpisodeRecord:
