@@ -13,7 +13,7 @@ from rlmesh_trio.errors import (
     HookError,
 )
 from rlmesh_trio.messages import PredictReply, PredictRequest
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one
 
 either = pytest.mark.parametrize("fuses", [False, True], ids=["separate", "fused"])
 

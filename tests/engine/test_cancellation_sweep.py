@@ -13,8 +13,8 @@ from rlmesh_trio.engine.session import Session
 from rlmesh_trio.errors import RouteCancelled
 from rlmesh_trio.events import SessionEnded, SessionFailed
 from rlmesh_trio.spec import SessionSpec
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 
 @attrs.define(eq=False)

@@ -12,8 +12,8 @@ import trio.testing
 from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.events import EpisodeCompleted, EpisodeStarted, StepCompleted
 from rlmesh_trio.messages import PredictReply, PredictRequest
+from rlmesh_trio.testing.scripted import EchoEnv, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder, row
-from tests.engine.scripted import EchoEnv, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 
 class TestSurplus:

@@ -22,9 +22,7 @@ from rlmesh_trio.events import (
     StepCompleted,
     TelemetryTaken,
 )
-from tests.engine.listening import FULL, Advising, Transforming
-from tests.engine.recorder import Recorder, of
-from tests.engine.scripted import (
+from rlmesh_trio.testing.scripted import (
     BYTE_SPACE,
     ScriptedEnv,
     ScriptedModel,
@@ -32,6 +30,8 @@ from tests.engine.scripted import (
     one,
     vector_spec,
 )
+from tests.engine.listening import FULL, Advising, Transforming
+from tests.engine.recorder import Recorder, of
 
 
 async def test_the_order_within_a_group(autojump_clock: trio.testing.MockClock) -> None:

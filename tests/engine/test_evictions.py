@@ -12,8 +12,8 @@ from rlmesh_trio.errors import (
 )
 from rlmesh_trio.messages import PredictReply, PredictRequest
 from rlmesh_trio.spec import Limits
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 from tests.engine.recorder import row
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 either = pytest.mark.parametrize("fuses", [False, True], ids=["separate", "fused"])
 

@@ -12,8 +12,8 @@ from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.errors import EndpointError, EngineInternalError, EnvRpcError, ModelRpcError, SessionError, SpaceError
 from rlmesh_trio.events import EpisodeCompleted, SessionEnded, SessionFailed
 from rlmesh_trio.messages import EnvReply, ResetRequest
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 
 class TestThePartialReport:

@@ -22,13 +22,13 @@ from rlmesh_trio.events import (
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.messages import Leaves
 from rlmesh_trio.spec import PeerCeiling
-from tests.engine.listening import FULL, Advising, Transforming, failing
-from tests.engine.scripted import (
+from rlmesh_trio.testing.scripted import (
     ScriptedEnv,
     ScriptedModel,
     lane_spec,
     one,
 )
+from tests.engine.listening import FULL, Advising, Transforming, failing
 
 NOTICES = [name for name in vars(Hooks) if not name.startswith(("_", "transform")) and not name.endswith("_connected")]
 

@@ -17,8 +17,8 @@ from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.messages import ReleaseAdapterRequest
 from rlmesh_trio.report import Report
 from rlmesh_trio.spec import Limits, SessionSpec
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one
 
 CANCELLED = "route TestEnv-v0 cancelled at runtime step {}: {}"
 

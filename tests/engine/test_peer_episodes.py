@@ -13,9 +13,7 @@ from rlmesh_trio.events import EpisodeCompleted, EpisodeStarted, Event, StepComp
 from rlmesh_trio.messages import Metadata
 from rlmesh_trio.report import Report
 from rlmesh_trio.spec import ENV_RESET_OPTIONS_KEY, AutoresetMode
-from tests.engine.peer import peer
-from tests.engine.recorder import Numbers, Recorder, numbered
-from tests.engine.scripted import (
+from rlmesh_trio.testing.scripted import (
     EchoEnv,
     LaneScript,
     ScriptedEnv,
@@ -25,6 +23,8 @@ from tests.engine.scripted import (
     one,
     vector_spec,
 )
+from tests.engine.peer import peer
+from tests.engine.recorder import Numbers, Recorder, numbered
 
 
 def first_lane_fails(lane: int) -> Metadata | None:

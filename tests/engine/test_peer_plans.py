@@ -9,9 +9,9 @@ import trio.testing
 from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.events import ActionReceived, ObservationEmitted, StepCompleted
 from rlmesh_trio.messages import Leaves
+from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel, one, vector_spec
 from tests.engine.peer import peer
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import ScriptedEnv, ScriptedModel, one, vector_spec
 
 Ledger = list[tuple[list[tuple[int, int]], tuple[int, int]]]
 

@@ -20,9 +20,9 @@ from rlmesh_trio.events import (
 from rlmesh_trio.messages import Leaves, Phases
 from rlmesh_trio.report import EpisodeSummary, Report
 from rlmesh_trio.spec import Limits
+from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel, one
 from tests.engine.peer import peer
 from tests.engine.recorder import Recorder, row
-from tests.engine.scripted import ScriptedEnv, ScriptedModel, one
 
 MS = 1_000_000
 

@@ -18,9 +18,9 @@ from rlmesh_trio.spec import (
     PeerCeiling,
     SessionSpec,
 )
+from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel, contract, one, space_of, vector_spec
 from tests.engine.peer import peer
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import ScriptedEnv, ScriptedModel, contract, one, space_of, vector_spec
 
 
 def trial_spec(budget: int, declared: MetaValue, base: int | None) -> SessionSpec:

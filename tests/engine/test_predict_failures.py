@@ -20,7 +20,7 @@ from rlmesh_trio.errors import (
 )
 from rlmesh_trio.messages import PredictReply, PredictRequest
 from rlmesh_trio.spec import Limits
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 either = pytest.mark.parametrize("fuses", [False, True], ids=["separate", "fused"])
 

@@ -13,8 +13,8 @@ from rlmesh_trio.engine.route import LaneSlot, RecordBook, Route, episode_info, 
 from rlmesh_trio.engine.seeds import episode_seed
 from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata
 from rlmesh_trio.spec import ENV_RESET_OPTIONS_KEY, AutoresetMode, SessionSpec
+from rlmesh_trio.testing.scripted import contract, lane_spec, one, vector_spec
 from tests.engine.peer import peer
-from tests.engine.scripted import contract, lane_spec, one, vector_spec
 
 KEYS = ("is_success", "success", "task_success")
 

@@ -24,7 +24,7 @@ from rlmesh_trio.messages import (
     StepTarget,
 )
 from rlmesh_trio.spec import AutoresetMode, SessionSpec
-from tests.engine.scripted import contract, one
+from rlmesh_trio.testing.scripted import contract, one
 
 EPISODES = 17
 

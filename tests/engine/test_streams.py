@@ -22,9 +22,7 @@ from rlmesh_trio.events import (
 )
 from rlmesh_trio.report import Advisory
 from rlmesh_trio.spec import Limits, PeerCeiling
-from tests.engine.listening import FULL
-from tests.engine.recorder import Recorder, of
-from tests.engine.scripted import (
+from rlmesh_trio.testing.scripted import (
     LaneScript,
     ScriptedEnv,
     ScriptedModel,
@@ -32,6 +30,8 @@ from tests.engine.scripted import (
     one,
     space_of,
 )
+from tests.engine.listening import FULL
+from tests.engine.recorder import Recorder, of
 
 
 async def collect(events: AsyncIterator[Event], into: list[Event]) -> None:

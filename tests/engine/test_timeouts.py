@@ -9,8 +9,8 @@ from rlmesh_trio.errors import OperationTimeout, RouteCancelled
 from rlmesh_trio.events import ObservationEmitted, SessionEnded, SessionFailed
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.spec import Limits
+from rlmesh_trio.testing.scripted import EchoEnv, LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import EchoEnv, LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 
 def facts(error: OperationTimeout) -> tuple[str, str, str | None, int, float]:

@@ -14,7 +14,7 @@ from rlmesh_trio.engine.session import Session
 from rlmesh_trio.errors import RouteCancelled
 from rlmesh_trio.messages import EnvReply, Leaves, StepTarget
 from rlmesh_trio.spec import SessionSpec
-from tests.engine.scripted import ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
+from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 
 CONTAINERS = (list, dict, set, tuple, deque)
 DRAIN = 1024

@@ -22,8 +22,8 @@ from rlmesh_trio.events import (
 from rlmesh_trio.messages import PredictRequest
 from rlmesh_trio.report import Report
 from rlmesh_trio.spec import SessionSpec
+from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, vector_spec
 from tests.engine.recorder import Recorder
-from tests.engine.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, vector_spec
 
 DELAYS = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0])
 

@@ -23,6 +23,20 @@ from rlmesh_trio.messages import (
 )
 from rlmesh_trio.spec import AutoresetMode, EnvContract, LeafSpec, SessionSpec, ValueSpace
 
+__all__ = (
+    "BYTE_SPACE",
+    "EchoEnv",
+    "LaneScript",
+    "ScriptedEnv",
+    "ScriptedModel",
+    "contract",
+    "lane_spec",
+    "one",
+    "pause",
+    "space_of",
+    "vector_spec",
+)
+
 
 def space_of(dtype: str) -> ValueSpace:
     """A space of one leaf that claims to hold *dtype*."""
@@ -33,6 +47,7 @@ BYTE_SPACE = space_of("uint8")
 
 
 def contract(mode: AutoresetMode = AutoresetMode.UNSPECIFIED, width: int = 1, **fields: Any) -> EnvContract:
+    """The contract of an env of *width* lanes whose spaces hold one byte; *fields* replace its fields."""
     return attrs.evolve(
         EnvContract("TestEnv-v0", BYTE_SPACE, BYTE_SPACE, num_envs=width, autoreset_mode=mode), **fields
     )
@@ -93,7 +108,7 @@ class ScriptedEnv:
         self,
         *lanes: LaneScript | int | None,
         next_step: bool = False,
-        final_info: Callable[[int], Metadata | None] = lambda lane: None,
+        final_info: Callable[[int], Metadata | None] = lambda _lane: None,
         total_ns: int | None = None,
         phases: Phases | None = None,
     ) -> None:
@@ -111,6 +126,7 @@ class ScriptedEnv:
         self.before_close: Callable[[], Awaitable[None]] | None = None
 
     async def reset(self, request: ResetRequest) -> EnvReply:
+        """Start the episodes of the request on the lanes it names (all where it names none)."""
         await trio.lowlevel.checkpoint()
         self.resets.append(request)
         indices = request.env_indices or tuple(range(len(self.lanes)))
@@ -124,6 +140,7 @@ class ScriptedEnv:
         return self._reply(bytes([1] * len(indices)), {"phase": "reset"})
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
+        """Step the lanes the target names (all where it names none)."""
         indices = target.env_indices or tuple(range(len(self.lanes)))
         self.actions.append((indices, action))
         self.targets.append(target)
@@ -178,6 +195,7 @@ class ScriptedEnv:
         )
 
     async def close(self) -> None:
+        """Count the call."""
         await trio.lowlevel.checkpoint()
         if self.before_close is not None:
             await self.before_close()
@@ -192,11 +210,13 @@ class EchoEnv(ScriptedEnv):
         self._interrupted: list[EpisodeRecord] = []
 
     async def reset(self, request: ResetRequest) -> EnvReply:
+        """Start an episode; the one it interrupts is put by for the next step."""
         if self.lanes[0].step:
             self._interrupted.append(self._record(0, terminated=False))
         return await super().reset(request)
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
+        """Step, and report the interrupted episodes."""
         reply = await super().step(action, target)
         reply.completed, self._interrupted = [*reply.completed, *self._interrupted], []
         return reply
@@ -234,6 +254,7 @@ class ScriptedModel:
         self.before_release: Callable[[], Awaitable[None]] | None = None
 
     def answer(self, request: PredictRequest) -> PredictReply:
+        """What this model answers to *request*."""
         rows = len(request.episode_info)
         frames = [[bytes([0] * rows)], *([bytes([100 + k % 100] * rows)] for k in range(self.extra))]
         return PredictReply(
@@ -248,9 +269,11 @@ class ScriptedModel:
         )
 
     async def predict(self, request: PredictRequest) -> PredictReply:
-        raise AssertionError("the engine asks in groups only")
+        """Never called by the engine, which asks in groups only."""
+        raise NotImplementedError(f"request {request.request_id}: the engine asks in groups only")
 
     async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
+        """Answer the requests, in their order."""
         self.batches.append(len(requests))
         for request in requests:
             self.requests.append(request)
@@ -261,18 +284,22 @@ class ScriptedModel:
         return [self.answer(request) for request in requests]
 
     def fuses_predicts(self) -> bool:
+        """Whether several requests may come in one call."""
         return self.fuses
 
     def wants_history(self) -> bool:
+        """Whether a request carries the observations since the last one."""
         return self.history
 
     async def reset_adapter(self, request: ResetAdapterRequest) -> None:
+        """End episodes."""
         self.calls.append(("evict", request.episode_ids))
         await trio.lowlevel.checkpoint()
         if self.before_evict is not None:
             await self.before_evict()
 
     async def release_adapter(self, request: ReleaseAdapterRequest) -> None:
+        """End the route."""
         await trio.lowlevel.checkpoint()
         if self.before_release is not None:
             await self.before_release()
