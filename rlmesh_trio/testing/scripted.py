@@ -1,13 +1,17 @@
-"""Scripted endpoints: envs and models whose every answer is known beforehand, and the specs that go with them."""
+"""Scripted endpoints: envs and models whose every answer is known beforehand, and the specs that go with them.
+
+Payloads are leaves of one byte per row. What was asked is kept in plain lists; what shall go wrong is a fault plan.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 import trio
 from gymnasium import spaces
 
+from rlmesh_trio.editions import CURRENT_EDITION
 from rlmesh_trio.messages import (
     EnvReply,
     EpisodeRecord,
@@ -22,6 +26,7 @@ from rlmesh_trio.messages import (
     StepTarget,
 )
 from rlmesh_trio.spec import AutoresetMode, EnvContract, LeafSpec, SessionSpec, ValueSpace
+from rlmesh_trio.testing.faults import Action, Fault, FaultPlan
 
 __all__ = (
     "BYTE_SPACE",
@@ -36,6 +41,8 @@ __all__ = (
     "space_of",
     "vector_spec",
 )
+
+R = TypeVar("R")
 
 
 def space_of(dtype: str) -> ValueSpace:
@@ -97,23 +104,33 @@ class LaneScript:
 
 
 class ScriptedEnv:
-    """Lanes that end after a known number of steps. The observation byte is 1 on a reset, else the episode's step.
+    """Lanes that end after a known number of steps, each given by its length or its :class:`LaneScript`.
 
-    Every step is worth 1. Under ``next_step`` a finished lane restarts on the following step: reward 0, and the id
-    pushed for it is adopted. ``before_reset(lanes)``, ``before_step(lane, step)`` and ``before_close()`` may raise,
-    wait or hang.
+    The observation byte is 1 on a reset, else the episode's step modulo 256; every step is worth 1; infos are
+    ``{"phase": "reset"}``, ``"step"``, or ``"roll"`` on a step that restarted a lane. Under ``next_step`` a finished
+    lane restarts on the following step: reward 0, and the id pushed for it is adopted. ``final_info(lane)`` goes with
+    each completion, ``total_ns`` and ``phases`` with each reply.
+
+    *faults* are on ``reset``, ``step`` and ``close``. What no fault expresses may go into ``before_reset(lanes)``,
+    ``before_step(lane, step)`` or ``before_close()``, which may raise or wait.
+
+    ``SessionSpec.for_env(env, …)`` takes the lanes as it would a served env's: one lane, with ``next_step`` a lockstep
+    vector, else lanes driven one by one. ``resets``, ``targets``, ``actions`` (lanes and leaves of each step) and
+    ``closes`` tell what was asked.
     """
 
     def __init__(
         self,
         *lanes: LaneScript | int | None,
         next_step: bool = False,
+        faults: Iterable[Fault] = (),
         final_info: Callable[[int], Metadata | None] = lambda _lane: None,
         total_ns: int | None = None,
         phases: Phases | None = None,
     ) -> None:
         self.lanes = [lane if isinstance(lane, LaneScript) else LaneScript(lane) for lane in lanes]
         self.next_step = next_step
+        self._plan = FaultPlan(faults, ("reset", "step", "close"))
         self.final_info = final_info
         self.total_ns = total_ns
         self.phases = phases
@@ -125,6 +142,25 @@ class ScriptedEnv:
         self.before_step: Callable[[int, int], Awaitable[None]] | None = None
         self.before_close: Callable[[], Awaitable[None]] | None = None
 
+    @property
+    def contract(self) -> EnvContract:
+        """One byte in, one byte out, in as many lanes as there are scripts."""
+        return contract(AutoresetMode.NEXT_STEP if self.next_step else AutoresetMode.DISABLED, len(self.lanes))
+
+    @property
+    def edition(self) -> str:
+        """The current edition."""
+        return CURRENT_EDITION.name
+
+    @property
+    def subset_step(self) -> bool:
+        """Whether the lanes are driven one by one."""
+        return not self.next_step
+
+    @property
+    def ceiling(self) -> None:
+        """No ceiling: anything may be sent."""
+
     async def reset(self, request: ResetRequest) -> EnvReply:
         """Start the episodes of the request on the lanes it names (all where it names none)."""
         await trio.lowlevel.checkpoint()
@@ -132,12 +168,13 @@ class ScriptedEnv:
         indices = request.env_indices or tuple(range(len(self.lanes)))
         if self.before_reset is not None:
             await self.before_reset(indices)
+        actions = await self._plan.arrive("reset", indices)
         for position, index in enumerate(indices):
             lane = self.lanes[index]
             lane.step = 0
             lane.done = False
             lane.episode_id = request.episode_ids[position]
-        return self._reply(bytes([1] * len(indices)), {"phase": "reset"})
+        return _changed(self._reply(bytes([1] * len(indices)), {"phase": "reset"}), actions)
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
         """Step the lanes the target names (all where it names none)."""
@@ -147,6 +184,7 @@ class ScriptedEnv:
         if self.before_step is not None:
             for index in indices:
                 await self.before_step(index, self.lanes[index].step + 1)
+        actions = await self._plan.arrive("step", indices)
         delay = max(self.lanes[index].delay for index in indices)
         await pause(delay)
         completed: list[EpisodeRecord] = []
@@ -170,7 +208,7 @@ class ScriptedEnv:
         reply = self._reply(bytes(seen), {"phase": "roll" if rolled else "step"})
         reply.rewards = rewards
         reply.completed = completed
-        return reply
+        return _changed(reply, actions)
 
     def _record(self, index: int, *, terminated: bool) -> EpisodeRecord:
         lane = self.lanes[index]
@@ -199,6 +237,7 @@ class ScriptedEnv:
         await trio.lowlevel.checkpoint()
         if self.before_close is not None:
             await self.before_close()
+        await self._plan.arrive("close")
         self.closes += 1
 
 
@@ -223,10 +262,17 @@ class EchoEnv(ScriptedEnv):
 
 
 class ScriptedModel:
-    """Answers frame 0 plus ``extra`` frames of bytes 100, 101, …; records every call in arrival order.
+    """Answers a frame of byte 0 plus ``extra`` frames of bytes 100, 101, …, one row per row asked about.
 
-    ``before_predict(n)`` runs ahead of the n-th ``predict_group`` call, counted from 1; like ``before_evict`` and
-    ``before_release`` it may raise, wait or hang.
+    Every call takes ``delay`` seconds. ``fuses`` asks for the requests of all waiting lanes in one call, ``history``
+    for earlier observations; ``total_ns`` and ``phases`` go with each reply.
+
+    *faults* are on ``predict`` (each request), ``predict_group`` (each call), ``evict`` and ``release``. What no fault
+    expresses may go into ``before_predict(n)``, ahead of the n-th ``predict_group`` call from 1, ``before_evict()`` or
+    ``before_release()``, which may raise or wait.
+
+    ``calls`` has each predict and evict with its episode ids in order of arrival, ``batches`` the number of requests
+    in each call, ``requests`` the requests, ``released`` the reasons of the releases that were answered.
     """
 
     def __init__(
@@ -236,6 +282,7 @@ class ScriptedModel:
         delay: float = 0.0,
         fuses: bool = False,
         history: bool = False,
+        faults: Iterable[Fault] = (),
         total_ns: int | None = None,
         phases: Phases | None = None,
     ) -> None:
@@ -243,6 +290,7 @@ class ScriptedModel:
         self.delay = delay
         self.fuses = fuses
         self.history = history
+        self._plan = FaultPlan(faults, ("predict", "predict_group", "evict", "release"))
         self.total_ns = total_ns
         self.phases = phases
         self.calls: list[tuple[str, tuple[str, ...]]] = []
@@ -269,8 +317,11 @@ class ScriptedModel:
         )
 
     async def predict(self, request: PredictRequest) -> PredictReply:
-        """Never called by the engine, which asks in groups only."""
-        raise NotImplementedError(f"request {request.request_id}: the engine asks in groups only")
+        """Answer one request as a group of one."""
+        (reply,) = await self.predict_group([request])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
         """Answer the requests, in their order."""
@@ -280,8 +331,17 @@ class ScriptedModel:
             self.calls.append(("predict", tuple(info.episode_id for info in request.episode_info)))
         if self.before_predict is not None:
             await self.before_predict(len(self.batches))
+        actions = await self._plan.arrive("predict_group")
+        results = [await self._result(request) for request in requests]
         await pause(self.delay)
-        return [self.answer(request) for request in requests]
+        return _changed(results, actions)
+
+    async def _result(self, request: PredictRequest) -> PredictReply | Exception:
+        try:
+            actions = await self._plan.arrive("predict")
+        except Exception as error:
+            return error
+        return _changed(self.answer(request), actions)
 
     def fuses_predicts(self) -> bool:
         """Whether several requests may come in one call."""
@@ -297,12 +357,14 @@ class ScriptedModel:
         await trio.lowlevel.checkpoint()
         if self.before_evict is not None:
             await self.before_evict()
+        await self._plan.arrive("evict")
 
     async def release_adapter(self, request: ReleaseAdapterRequest) -> None:
         """End the route."""
         await trio.lowlevel.checkpoint()
         if self.before_release is not None:
             await self.before_release()
+        await self._plan.arrive("release")
         self.released.append(request.reason)
 
     @property
@@ -332,6 +394,12 @@ async def pause(delay: float) -> None:
         await trio.sleep(delay)
     else:
         await trio.lowlevel.checkpoint()
+
+
+def _changed(reply: R, actions: Iterable[Action]) -> R:
+    for action in actions:
+        reply = action.change(reply)
+    return reply
 
 
 def _first_byte(observation: Leaves | None) -> int:
