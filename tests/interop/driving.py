@@ -8,14 +8,16 @@ import gymnasium
 import numpy as np
 import trio
 
-from rlmesh_trio import Hooks, Report, SessionSpec, connect_env, open_local_model, run_session
+from rlmesh_trio import Hooks, Report, SessionSpec, connect_env, connect_model, open_local_model, run_session
 from rlmesh_trio.events import ActionReceived, EpisodeCompleted, EpisodeStarted, ObservationEmitted, StepCompleted
 from rlmesh_trio.messages import Leaves
 from rlmesh_trio.spaces import codec_for
 from rlmesh_trio.spec import ValueSpace
 from tests.interop.peers.policies import Decide
+from tests.interop.spies import SpyModel
+from tests.peers import Peer
 
-__all__ = ("Episode", "Witness", "assert_same", "drive", "play")
+__all__ = ("Episode", "Witness", "assert_same", "drive", "drive_remotely", "play")
 
 LIMIT = 30.0
 
@@ -86,6 +88,27 @@ async def drive(address: str, decide: Decide, *, hooks: Hooks | None = None, **f
             spec = SessionSpec.for_env(env, **fields)
             await model.resolve(spec)
             return await run_session(spec, env, model, hooks=hooks)
+
+
+async def drive_remotely(
+    env_peer: Peer,
+    model_peer: Peer,
+    *,
+    horizon: int = 1,
+    lead: int = 0,
+    hooks: Hooks | None = None,
+    merge_rows: bool = False,
+    spy: SpyModel | None = None,
+    **fields: Any,
+) -> Report:
+    """Run the served model on the served env with these spec fields; *spy* looks over the model's shoulder."""
+    with trio.fail_after(LIMIT):
+        connecting = connect_model(model_peer.address, merge_rows=merge_rows)
+        async with connect_env(env_peer.address) as env, connecting as model:
+            spec = SessionSpec.for_env(env, **fields)
+            await model.resolve(spec, execution_horizon=horizon)
+            watched = model if spy is None else spy.on(model)
+            return await run_session(spec, env, watched, hooks=hooks, prefetch_lead=lead)
 
 
 def play(env: gymnasium.Env[Any, Any], decide: Decide, seed: int | None) -> Episode:

@@ -1,40 +1,19 @@
 """Real model servers of every kind, on real env servers: what they decide arrives, and they are told what they need."""
 
-from typing import Any
-
 import pytest
-import trio
 
-from rlmesh_trio import Hooks, Report, SessionSpec, connect_env, connect_model, run_session
 from rlmesh_trio.errors import ModelRpcError
 from tests.interop.conftest import StartPeer
-from tests.interop.driving import LIMIT, Witness, assert_same, play
-from tests.interop.peers.policies import arm, counter
-from tests.interop.peers.toys import Arm, Counter, Fault
-from tests.peers import Peer, start_model_peer
+from tests.interop.driving import Witness, assert_same, drive_remotely, play
+from tests.interop.peers.policies import counter
+from tests.interop.peers.toys import Counter, Fault
+from tests.peers import start_model_peer
 
 SERVERS: dict[str, tuple[str, ...]] = {
     "single": (),
     "lanes": ("--kind", "lanes"),
     "vector": ("--kind", "vector"),
 }
-
-
-async def drive_remotely(
-    env_peer: Peer,
-    model_peer: Peer,
-    *,
-    horizon: int = 1,
-    hooks: Hooks | None = None,
-    merge_rows: bool = False,
-    **fields: Any,
-) -> Report:
-    with trio.fail_after(LIMIT):
-        connecting = connect_model(model_peer.address, merge_rows=merge_rows)
-        async with connect_env(env_peer.address) as env, connecting as model:
-            spec = SessionSpec.for_env(env, **fields)
-            await model.resolve(spec, execution_horizon=horizon)
-            return await run_session(spec, env, model, hooks=hooks)
 
 
 def assert_counted(witness: Witness, episodes: int, stagger: int = 0) -> None:
@@ -92,18 +71,6 @@ async def test_a_model_hears_the_episode_and_its_seed(shared_env: StartPeer) -> 
         heard = [(line["episode"], line["seed"]) for line in model.events("forward")]
     first, second = witness.episodes
     assert heard == [(first, 21)] * 5 + [(second, 22)] * 5
-
-
-async def test_a_model_that_remembers_frames(shared_env: StartPeer) -> None:
-    witness = Witness()
-    with start_model_peer("--kind", "history", "--stack", "3") as model:
-        await drive_remotely(
-            shared_env("--env", "arm", "--length", "9"), model, horizon=4, hooks=witness, max_episodes=1
-        )
-        windows = [line["window"] for line in model.events("seen")]
-    assert windows == [[0, 0, 0], [2, 3, 4], [6, 7, 8]]
-    (episode,) = witness.episodes.values()
-    assert_same(episode, play(Arm(0, 9, 0.0, Fault(), None), arm, episode.seed))
 
 
 async def test_a_model_that_raises(shared_env: StartPeer) -> None:
