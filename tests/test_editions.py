@@ -10,8 +10,10 @@ from rlmesh_trio.editions import (
     find_edition,
     select_edition,
 )
+from tests.engine.peer import peer
 
 
+@peer(75)
 def test_the_row_of_2026_06() -> None:
     row = attrs.asdict(CURRENT_EDITION)
     assert row == {

@@ -26,6 +26,7 @@ from rlmesh_trio.spec import (
     declares_reset_option,
     reset_options_for,
 )
+from tests.engine.peer import peer
 
 SPACE = ValueSpace(gymnasium.spaces.Discrete(2), (), b"")
 CONTRACT = EnvContract(observation_space=SPACE, action_space=SPACE)
@@ -254,10 +255,12 @@ class TestLimits:
         "telemetryWindowMs",
     )
 
+    @peer(70)
     def test_the_defaults_in_milliseconds(self) -> None:
         values = (60_000, 600_000, 600_000, 300_000, 300_000, 300_000, 5_000, 1_000)
         assert Limits().to_json() == dict(zip(self.KEYS, values, strict=True))
 
+    @peer(71)
     def test_one_to_eight_milliseconds_in_order(self) -> None:
         given = dict(zip(self.KEYS, range(1, 9), strict=True))
         limits = Limits.from_json(given)

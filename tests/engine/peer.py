@@ -1,4 +1,4 @@
-"""The names of the tests that pin behaviour shared with the public rlmesh runtime."""
+"""The names of the tests that pin behaviour shared with the public rlmesh runtime, one test for each."""
 
 import pytest
 

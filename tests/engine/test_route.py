@@ -79,7 +79,6 @@ def test_a_trial_ordinal_saturates() -> None:
     assert route.claim_trials(4) == (2**64 - 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
 
 
-@peer(81)
 def test_records_without_slots() -> None:
     records = RecordBook()
     assert [records.register(id_) for id_ in "ab"] == [("ep-000001", 1, True), ("ep-000002", 2, True)]
