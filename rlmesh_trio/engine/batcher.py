@@ -44,7 +44,18 @@ _OVERDUE = 64
 class Ticket:
     """One group's standing order with the batcher: the group fills in the request, the batcher the frames."""
 
-    __slots__ = ("_waiter", "batcher", "buffer", "held", "lanes", "number", "posted", "predict_ns", "request")
+    __slots__ = (
+        "_give_up",
+        "_waiter",
+        "batcher",
+        "buffer",
+        "held",
+        "lanes",
+        "number",
+        "posted",
+        "predict_ns",
+        "request",
+    )
 
     request: PredictRequest
 
@@ -57,6 +68,7 @@ class Ticket:
         self.held: list[str] = []
         self.predict_ns = 0
         self._waiter: trio.lowlevel.Task | None = None
+        self._give_up = self._abort
 
     @property
     def order(self) -> int:
@@ -72,10 +84,13 @@ class Ticket:
     def post(self, request: PredictRequest) -> None:
         """Ask for the frames of *request*. The channel has room for every group, so this never waits."""
         self.request = request
-        self.batcher.meter.attached(request)
+        batcher = self.batcher
+        if request.history:
+            batcher.meter.attached(request)
         if not self.posted:
             self.posted = True
-            self.batcher.inbox.send_nowait(self)
+            batcher.sent += 1
+            batcher.inbox.send_nowait(self)
 
     def landed(self) -> Awaitable[None]:
         """Wait until the outstanding predict has landed."""
@@ -84,7 +99,7 @@ class Ticket:
         if batcher.holds_back:
             batcher.nudge()
         self._waiter = trio.lowlevel.current_task()
-        return trio.lowlevel.wait_task_rescheduled(self._abort)  # noqa: ASYNC105 - the caller awaits it
+        return trio.lowlevel.wait_task_rescheduled(self._give_up)  # noqa: ASYNC105 - the caller awaits it
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._waiter = None
@@ -97,11 +112,6 @@ class Ticket:
         if waiter is not None:
             self.batcher.blocked -= 1
             trio.lowlevel.reschedule(waiter)
-
-    def take_predict_ns(self) -> int:
-        """The predict time that landed since the last step, which is now charged to a step."""
-        elapsed, self.predict_ns = self.predict_ns, 0
-        return elapsed
 
 
 class Batcher:
@@ -121,6 +131,7 @@ class Batcher:
     ) -> None:
         self.inbox, self._outbox = trio.open_memory_channel[Ticket | None](groups + 1)
         self.meter = PredictMeter(telemetry)
+        self.sent = 0
         self.blocked = 0
         self.live = groups
         self.abandoned = False
@@ -163,6 +174,7 @@ class Batcher:
         """Make the batcher look again although no ticket came: at what it holds back, and at the queued evictions."""
         if not self._nudged and not self._closed:
             self._nudged = True
+            self.sent += 1
             self.inbox.send_nowait(None)
 
     def stop(self) -> None:
@@ -225,27 +237,24 @@ class Batcher:
                 break
 
     def _take_in(self, ticket: Ticket | None) -> None:
+        self.sent -= 1
         if ticket is None:
             self._nudged = False
         else:
             self._waiting.append(ticket)
 
     def _drain(self) -> None:
-        try:
-            while True:
-                self._take_in(self._outbox.receive_nowait())
-        except (trio.WouldBlock, trio.EndOfChannel):
-            return
+        while self.sent:
+            self._take_in(self._outbox.receive_nowait())
 
     def _choose(self) -> list[Ticket]:
         """The tickets to predict now, in order of their episodes' slots. Withdrawn ones leave the list."""
-        wanted: list[Ticket] = []
-        for ticket in self._waiting:
-            if ticket.buffer.state is PredictState.WANTED:
-                wanted.append(ticket)
-            else:
-                ticket.posted = False
-        self._waiting = []
+        waiting, self._waiting = self._waiting, []
+        still_wanted = PredictState.WANTED
+        wanted = [ticket for ticket in waiting if ticket.buffer.state is still_wanted]
+        if len(wanted) < len(waiting):
+            for ticket in waiting:
+                ticket.posted = ticket.buffer.state is still_wanted
         if self._scheduler is not None and wanted:
             numbers = sorted(ticket.number for ticket in wanted)
             try:

@@ -52,6 +52,8 @@ class SessionParts:
     listeners: Listeners
     watchdog: Watchdog
     telemetry: Telemetry
+    reset_meter: EnvMeter
+    step_meter: EnvMeter
     warned: set[str]
 
 
@@ -77,8 +79,6 @@ class LaneGroup:
         self._owns_resets = spec.driver_owns_resets
         self._deferred: list[FinishedEpisode] = []
         self._roll_due = False
-        self._reset_meter = EnvMeter(parts.telemetry, "env.reset", "env")
-        self._step_meter = EnvMeter(parts.telemetry, "env.step", "env")
         self._round_ns = parts.telemetry.series("runner.round", "runner", "rpc.total")
         self._target = StepTarget(0, (), ())
 
@@ -100,8 +100,7 @@ class LaneGroup:
             plan = route.plan_reset(self.lanes, self._generation, single_lane_group=self._single_lane)
             if plan is None:
                 return
-            reply = await self._reset(plan)
-            if not await self._play(reply):
+            if not await self._play(await self._reset(plan)):
                 return
             self._generation += 1
 
@@ -129,7 +128,7 @@ class LaneGroup:
             raise failure from failure.__cause__
         operation.finish()
         elapsed = perf_counter_ns() - started
-        self._reset_meter.record(reply, elapsed)
+        self._parts.reset_meter.record(reply, elapsed)
         for position, lane in enumerate(self.lanes):
             self._parts.route.start(
                 lane,
@@ -155,7 +154,7 @@ class LaneGroup:
         parts, buffer, ticket, lanes = self._parts, self._buffer, self._ticket, self.lanes
         route, listeners, env = parts.route, parts.listeners, parts.env
         to_model, to_env, announcer = parts.relay.to_model, parts.relay.to_env, self._announcer
-        meter, round_ns, nothing_outstanding = self._step_meter, self._round_ns, PredictState.NONE
+        meter, round_ns, nothing_outstanding = parts.step_meter, self._round_ns, PredictState.NONE
         operation, arm, step_limit = self._operation, parts.watchdog.arm, self._step_limit
         info = episode_info(lanes)
         first = lanes[0]
@@ -191,7 +190,7 @@ class LaneGroup:
             round_started = now
 
             buffer.counter += 1
-            predict_ns = ticket.take_predict_ns()
+            predict_ns, ticket.predict_ns = ticket.predict_ns, 0
             route.account_step(lanes, reply.rewards, predict_ns, step_ns)
             if not route.total_steps % _DRAIN_EVERY:
                 parts.telemetry.drain()
@@ -213,12 +212,11 @@ class LaneGroup:
 
     def _observed(self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool) -> None:
         """Take in an observation; it goes out as a predict at once unless a plan is still playing."""
-        parts = self._parts
-        spec, lanes = parts.spec, self.lanes
+        route, lanes = self._parts.route, self.lanes
         request = PredictRequest(
-            spec.session_id,
-            spec.env_id,
-            parts.route.request_id("reset_observation" if is_reset else "step_observation"),
+            route.session_id,
+            route.env_id,
+            route.request_id("reset_observation" if is_reset else "step_observation"),
             observation,
             info,
             (lanes[0].step,) if len(lanes) == 1 else tuple([lane.step for lane in lanes]),

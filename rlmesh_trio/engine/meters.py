@@ -78,7 +78,7 @@ class EnvMeter(_PhaseMeter):
     def record(self, reply: EnvReply, elapsed_ns: int) -> None:
         """One successful operation."""
         self.rpc(elapsed_ns)
-        if reply.phases is not None or reply.response_bytes or reply.endpoint_total_ns is not None:
+        if reply.response_bytes or reply.phases is not None or reply.endpoint_total_ns is not None:
             self.endpoint(reply.endpoint_total_ns, reply.phases, reply.request_bytes, reply.response_bytes)
 
 
@@ -93,9 +93,8 @@ class PredictMeter(_PhaseMeter):
         self._history_rows = telemetry.series("model.predict", "model", "history.rows")
 
     def attached(self, request: PredictRequest) -> None:
-        """A request was made; its history rows count from here."""
-        if request.history:
-            self._history_rows(len(request.history))
+        """A request with history was made; its rows count from here."""
+        self._history_rows(len(request.history))
 
     def record(self, first: PredictReply | None, requests: int, elapsed_ns: int) -> None:
         """One finished call of *requests* requests; *first* is the first reply, if it succeeded."""
@@ -106,4 +105,5 @@ class PredictMeter(_PhaseMeter):
             return
         if requests == 1 and first.group_size is not None:
             self._group_size(first.group_size)
-        self.endpoint(first.endpoint_total_ns, first.phases, first.request_bytes, first.response_bytes)
+        if first.response_bytes or first.phases is not None or first.endpoint_total_ns is not None:
+            self.endpoint(first.endpoint_total_ns, first.phases, first.request_bytes, first.response_bytes)

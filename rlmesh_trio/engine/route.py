@@ -108,7 +108,8 @@ class Route:
         self.total_episodes = 0
         self.summaries: list[EpisodeSummary] = []
         self.records = RecordBook()
-        self._env_id = spec.env_id
+        self.session_id = spec.session_id
+        self.env_id = spec.env_id
         self._requests = 0
         self._next_slot = 0
         self._next_trial = 0
@@ -121,7 +122,7 @@ class Route:
     def request_id(self, phase: str) -> str:
         """The next request id; one counter serves the whole route, and it advances for every observation."""
         self._requests = number = self._requests + 1
-        return f"{self._env_id}:{phase}:{number:06d}"
+        return f"{self.env_id}:{phase}:{number:06d}"
 
     @property
     def budget_spent(self) -> bool:
@@ -232,8 +233,11 @@ class Route:
 
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
-        if not reported and (self._uncapped or (len(lanes) == 1 and not self._at_cap(lanes[0]))):
-            return []
+        if not reported:
+            if self._uncapped:
+                return []
+            if len(lanes) == 1 and lanes[0].step < self._step_cap and self._max_seconds is None:
+                return []
         ended: list[tuple[LaneSlot, EpisodeRecord]] = []
         done: list[LaneSlot] = []
         for record in reported:

@@ -17,6 +17,7 @@ from rlmesh_trio.engine.chunks import ChunkBuffer
 from rlmesh_trio.engine.ending import end_session
 from rlmesh_trio.engine.lane_group import LaneGroup, SessionParts
 from rlmesh_trio.engine.listeners import Listeners
+from rlmesh_trio.engine.meters import EnvMeter
 from rlmesh_trio.engine.relay import Relay, RelayPolicy
 from rlmesh_trio.engine.route import LaneSlot
 from rlmesh_trio.engine.route import Route as RouteBooks
@@ -90,7 +91,19 @@ class Session:
             fail=self._fail,
         )
         relay = Relay(model_ceiling=spec.model_ceiling, env_ceiling=spec.env_ceiling, policy=relay_policy)
-        self._parts = SessionParts(spec, route, env, batcher, relay, listeners, watchdog, telemetry, set())
+        self._parts = SessionParts(
+            spec,
+            route,
+            env,
+            batcher,
+            relay,
+            listeners,
+            watchdog,
+            telemetry,
+            EnvMeter(telemetry, "env.reset", "env"),
+            EnvMeter(telemetry, "env.step", "env"),
+            set(),
+        )
         history = model.wants_history()
         self._groups: list[LaneGroup] = []
         for number, group_lanes in enumerate(members):

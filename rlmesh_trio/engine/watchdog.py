@@ -33,6 +33,7 @@ class Watchdog:
     """Cancels the scope of each operation that outlives its limit."""
 
     def __init__(self) -> None:
+        self._now = trio.lowlevel.current_clock().current_time
         self._operations: list[Operation] = []
         self._earliest = math.inf
         self._alarm: trio.CancelScope | None = None
@@ -46,7 +47,7 @@ class Watchdog:
         operation.name = name
         operation.step = step
         operation.limit = limit
-        operation.deadline = deadline = trio.current_time() + limit
+        operation.deadline = deadline = self._now() + limit
         if deadline < self._earliest:
             self._earliest = deadline
             if self._alarm is not None:
@@ -57,7 +58,7 @@ class Watchdog:
         while True:
             with trio.CancelScope(deadline=self._earliest) as self._alarm:
                 await trio.sleep_forever()
-            now = trio.current_time()
+            now = self._now()
             for operation in self._operations:
                 if operation.deadline <= now:
                     operation.expired = True

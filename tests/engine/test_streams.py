@@ -179,6 +179,9 @@ class TestStreams:
             assert living_queues() < before + 5
 
     def test_events_are_for_trio_tasks(self) -> None:
-        session = Session(one(), ScriptedEnv(1), ScriptedModel())
+        async def make() -> Session:
+            return Session(one(), ScriptedEnv(1), ScriptedModel())
+
+        session = trio.run(make)
         with pytest.raises(RuntimeError, match="async context"):
             session.events()
