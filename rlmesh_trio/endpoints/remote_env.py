@@ -1,10 +1,12 @@
-"""An env served by another process, driven over one Join stream.
+"""An env served by another process, driven over one Join stream, and over another when that one was lost.
 
 Nothing is sent twice: a step whose caller gave up still happens on the server, and its late reply is dropped.
 """
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from textwrap import shorten
 
 import trio
 
@@ -23,6 +25,10 @@ from rlmesh_trio.wire.strict import decode, encode, encoded_field, present
 __all__ = ("RemoteEnv", "ServedEnv", "connect_env", "describe_env")
 
 _SERVICE = "/rlmesh.env.v1.EnvService"
+# The most that one attempt to reconnect may take, in seconds; the caller decides how many there are.
+_RECONNECT_LIMIT = 10.0
+
+_Stream = JoinStream[EnvArm, EnvAnswer]
 
 
 @asynccontextmanager
@@ -47,14 +53,13 @@ async def connect_env(
     """
     async with open_channel(parse_address(address), token=token, limit=limits.env_connect_timeout) as channel:
         agreement, contract = await _shake_hands(channel, edition)
-        with channel.deadline("stream"):
-            stream = await channel.join(f"{_SERVICE}/Join", "the env server", decode_env_join)
+        stream = await _open_stream(channel, agreement.edition, limits)
+        env = RemoteEnv(address, agreement, contract, channel, stream, edition, limits)
         try:
-            await _configure(channel, stream, agreement.edition)
-            yield RemoteEnv(address, agreement, contract, stream, limits)
+            yield env
         finally:
             with trio.CancelScope(shield=True):
-                await stream.close(limits.service_close_timeout)
+                await env._stream.close(limits.service_close_timeout)  # pyright: ignore[reportPrivateUsage]
 
 
 async def describe_env(
@@ -91,20 +96,25 @@ class ServedEnv:
 
 
 class RemoteEnv(ServedEnv):
-    """One env session with a server. Made by :func:`connect_env`; an ``Env`` besides a ``DescribedEnv``."""
+    """One env session with a server. Made by :func:`connect_env`; a ``ReconnectingEnv`` besides a ``DescribedEnv``."""
 
     def __init__(
         self,
         address: str,
         agreement: Agreement,
         contract: EnvContract,
-        stream: JoinStream[EnvArm, EnvAnswer],
+        channel: Channel,
+        stream: _Stream,
+        wanted_edition: str | None,
         limits: Limits,
     ) -> None:
         super().__init__(address, agreement, contract)
+        self._channel = channel
         self._stream = stream
-        self._close_limit = limits.service_close_timeout
+        self._wanted_edition = wanted_edition or agreement.edition
+        self._limits = limits
         self._closed = False
+        self._reconnecting = trio.Lock()
 
     async def reset(self, request: ResetRequest) -> EnvReply:
         """Start episodes on the named lanes, or on all.
@@ -145,14 +155,86 @@ class RemoteEnv(ServedEnv):
         request_id = stream.new_id()
         request = pb.JoinRequest(close=present(pb.CloseEnvsRequest("client close")), request_id=request_id)
         try:
-            with trio.fail_after(self._close_limit):
+            with trio.fail_after(self._limits.service_close_timeout):
                 _, arm, _ = await stream.exchange(request_id, encode(request))
         except trio.TooSlowError:
-            raise EndpointError(
-                "TIMEOUT", f"the env did not close within {format_duration(self._close_limit)}"
-            ) from None
+            limit = format_duration(self._limits.service_close_timeout)
+            raise EndpointError("TIMEOUT", f"the env did not close within {limit}") from None
         if arm != "close":
             raise _mismatch("close", arm)
+
+    async def reconnect(self) -> None:
+        """Drop the connection, be it lost or not, and make one attempt at a new session, with the same token.
+
+        Leaving the old session takes at most ``limits.service_close_timeout``, the attempt at most 10 seconds or
+        ``limits.env_connect_timeout``. Operations under way fail with the code ``CONNECTION``, later ones too until an
+        attempt has succeeded; then each lane has to be reset. ``peer_info`` and ``supported_editions`` are those of the
+        server as it is now; all else is as it was. Who calls while another does waits for that one's success.
+
+        Raises:
+            ConnectError: nobody there, or not in time, or busy with another client.
+            HandshakeError: no server that can be driven, or not the same env: another contract, edition or capability.
+
+        """
+        lost, limits = self._stream, self._limits
+        async with self._reconnecting:
+            if self._stream is not lost:
+                return
+            channel = self._channel
+            try:
+                await lost.close(limits.service_close_timeout)
+                await channel.redial(min(limits.env_connect_timeout, _RECONNECT_LIMIT))
+                served = ServedEnv(self.address, *await _shake_hands(channel, self._wanted_edition))
+                _refuse_changes(self, served)
+                self._stream = await _open_stream(channel, served.edition, limits)
+            except BaseException:
+                await channel.drop()
+                raise
+            self._closed = False
+            self.peer_info, self.supported_editions = served.peer_info, served.supported_editions
+
+
+def _refuse_changes(before: ServedEnv, after: ServedEnv) -> None:
+    was, now = _foundations(before), _foundations(after)
+    changes = [
+        f"{name} was {shorten(was[name][1], 200)} and is {shorten(shown, 200)}"
+        for name, (compared, shown) in now.items()
+        if compared != was[name][0]
+    ]
+    if changes:
+        raise HandshakeError(f"{after.address} no longer serves the env of this session: {'; '.join(changes)}")
+
+
+def _foundations(env: ServedEnv) -> Mapping[str, tuple[object, str]]:
+    """What a session builds on, by name: in a form that compares, and as it is shown."""
+    contract = env.contract
+    observations, actions = contract.observation_space, contract.action_space
+    values = {
+        "edition": env.edition,
+        "capabilities": dict(sorted(env.capabilities.items())),
+        "env_id": contract.env_id,
+        "num_envs": contract.num_envs,
+        "autoreset_mode": contract.autoreset_mode,
+        "render_mode": contract.render_mode,
+        # A server writes maps in any order, and a NaN shall equal itself.
+        "metadata": json.dumps(dict(contract.metadata), sort_keys=True, default=repr),
+    }
+    return {
+        "observation_space": (observations and observations.encoded, f"{observations and observations.space}"),
+        "action_space": (actions and actions.encoded, f"{actions and actions.space}"),
+    } | {name: (value, repr(value)) for name, value in values.items()}
+
+
+async def _open_stream(channel: Channel, edition: str, limits: Limits) -> _Stream:
+    with channel.deadline("stream"):
+        stream = await channel.join(f"{_SERVICE}/Join", "the env server", decode_env_join)
+    try:
+        await _configure(channel, stream, edition)
+    except BaseException:
+        with trio.CancelScope(shield=True):
+            await stream.close(limits.service_close_timeout)
+        raise
+    return stream
 
 
 async def _shake_hands(channel: Channel, edition: str | None) -> tuple[Agreement, EnvContract]:
@@ -172,7 +254,7 @@ async def _shake_hands(channel: Channel, edition: str | None) -> tuple[Agreement
         raise HandshakeError(f"{channel.address} is not an rlmesh env server of this generation: {error}") from error
 
 
-async def _configure(channel: Channel, stream: JoinStream[EnvArm, EnvAnswer], edition: str) -> None:
+async def _configure(channel: Channel, stream: _Stream, edition: str) -> None:
     request_id = stream.new_id()
     configure = present(pb.ConfigureEnvRequest(selected_workflow_edition=edition))
     with channel.deadline("answer to configure"):

@@ -1,8 +1,8 @@
 """grpclib inside trio: the one place where the two meet.
 
-A channel is one connection to one server. A task of its own serves it and runs an asyncio loop nobody else sees:
-whoever uses the channel stays in plain trio, beside whatever loop the program may run. It is shielded, so that what
-must still be said when the caller is cancelled can be said. Foreign errors become ours here.
+A channel is one connection to one server at a time. A task of its own serves the connection and runs an asyncio loop
+nobody else sees: whoever uses the channel stays in plain trio, beside whatever loop the program may run. The task is
+shielded, so that what must still be said when the caller is cancelled can be said. Foreign errors become ours here.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _HANDOVER = 1.0
 
 @asynccontextmanager
 async def open_channel(address: Address, *, token: str | None, limit: float) -> "AsyncGenerator[Channel]":
-    """Connect to *address* and serve the connection until the block is left.
+    """Connect to *address* and serve the connection, or the one that took its place, until the block is left.
 
     *token* goes with every call. *limit* seconds bound the connecting and everything done under
     :meth:`Channel.deadline`. What the block raises comes out as it is. Raises
@@ -50,18 +50,18 @@ async def open_channel(address: Address, *, token: str | None, limit: float) -> 
     """
     metadata = _metadata(token)
     deadline = trio.current_time() + limit
-    service = _Service(address, await dial(address, limit))
+    sock = await dial(address, limit, patient=True)
     failure: Exception | None = None
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(service.run)
+            channel = Channel(address, metadata, nursery, sock, limit, deadline)
             try:
-                await service.ready.wait()
-                yield Channel(address, service, metadata, limit, deadline)
+                await channel.ready()
+                yield channel
             except Exception as error:
                 failure = error
             finally:
-                service.stop()
+                channel.leave()
     except ExceptionGroup as crash:
         raise EngineInternalError(f"the connection to {address} crashed", failure) from crash
     if failure is not None:
@@ -69,16 +69,63 @@ async def open_channel(address: Address, *, token: str | None, limit: float) -> 
 
 
 class Channel:
-    """One connection, as :func:`open_channel` gives it."""
+    """One connection at a time, as :func:`open_channel` gives it."""
 
     def __init__(
-        self, address: Address, service: "_Service", metadata: dict[str, str], limit: float, deadline: float
+        self,
+        address: Address,
+        metadata: dict[str, str],
+        nursery: trio.Nursery,
+        sock: socket.socket,
+        limit: float,
+        deadline: float,
     ) -> None:
         self.address = address
-        self._service = service
         self._metadata = metadata
+        self._nursery = nursery
         self._limit = limit
         self._deadline = deadline
+        self._occupied: type[SessionError] = HandshakeError
+        self._left = False
+        self._serve(sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        self._service = _Service(self.address, sock)
+        self._nursery.start_soon(self._service.run)
+
+    async def ready(self) -> None:
+        """Wait until the connection is served."""
+        await self._service.ready.wait()
+
+    async def redial(self, limit: float) -> None:
+        """Drop the connection and make one attempt at another, which has *limit* seconds as the first had its own.
+
+        Raises as :func:`open_channel`. From now on a server that is busy with a client counts as not there yet, for
+        that may be the client we have been.
+        """
+        await self.drop()
+        self._occupied = ConnectError
+        self._limit, self._deadline = limit, trio.current_time() + limit
+        sock = await dial(self.address, limit, patient=False)
+        if self._left:
+            sock.close()
+            raise self._ended()
+        self._serve(sock)
+        await self.ready()
+
+    async def drop(self) -> None:
+        """Close the connection, whatever is under way, and wait until nothing is left of it."""
+        self._service.stop()
+        with trio.CancelScope(shield=True):
+            await self._service.gone.wait()
+
+    def leave(self) -> None:
+        """Close the connection for good."""
+        self._left = True
+        self._service.stop()
+
+    def _ended(self) -> ConnectError:
+        return ConnectError(f"the session with {self.address} was left")
 
     @contextmanager
     def deadline(self, awaited: str) -> Generator[None]:
@@ -116,7 +163,7 @@ class Channel:
     async def join(
         self, method: str, peer: str, decode: Decoder[Arm, Payload], *, plain: bool = False
     ) -> JoinStream[Arm, Payload]:
-        """Open the stream *method*; once in a channel, under :meth:`deadline`. *plain* forbids the fast path.
+        """Open the stream *method*; once in a connection, under :meth:`deadline`. *plain* forbids the fast path.
 
         A server that is still busy with the client before us gets a second. Raises as :meth:`unary`.
         """
@@ -162,6 +209,8 @@ class Channel:
         where, service = self.address, method.strip("/").partition("/")[0]
         if isinstance(error, SessionError):
             return error
+        if self._left:
+            return self._ended()
         if isinstance(error, GRPCError):
             text = error.message or "no reason given"
             if text.startswith("Received :status"):
@@ -173,7 +222,7 @@ class Channel:
                 case Status.UNIMPLEMENTED:
                     return HandshakeError(f"{where} speaks gRPC, but does not offer {service}: {text}")
                 case Status.FAILED_PRECONDITION:
-                    return HandshakeError(f"{where} does not take this client now: {text}")
+                    return self._occupied(f"{where} does not take this client now: {text}")
                 case Status.UNAVAILABLE:
                     return ConnectError(f"{where} is unavailable: {text}")
                 case Status.UNKNOWN:
@@ -189,7 +238,7 @@ class Channel:
 
 
 class _Service:
-    """Whatever runs for a channel: the asyncio loop with grpclib in it, and the socket's two tasks."""
+    """Whatever runs for one connection: the asyncio loop with grpclib in it, and the socket's tasks."""
 
     grpc: "_OneConnection"
     protocol: ClientProtocol
@@ -201,6 +250,7 @@ class _Service:
         self.splitter = FrameSplitter(self._receive)
         self.link = Link(sock, self.splitter)
         self.ready = trio.Event()
+        self.gone = trio.Event()
 
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
@@ -217,6 +267,8 @@ class _Service:
                         self.grpc.close()
         finally:
             self.link.close()
+            self.ready.set()
+            self.gone.set()
 
     def _receive(self, frame: bytes) -> None:
         self.protocol.data_received(frame)

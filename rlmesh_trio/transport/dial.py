@@ -28,10 +28,11 @@ _PASSING = {
 }
 
 
-async def dial(address: Address, limit: float) -> socket.socket:
-    """An open, non-blocking socket to *address*; a server that is not there yet may come up within *limit* seconds.
+async def dial(address: Address, limit: float, *, patient: bool) -> socket.socket:
+    """An open, non-blocking socket to *address*, had within *limit* seconds.
 
-    Raises :exc:`~rlmesh_trio.errors.ConnectError` after that, or at once when waiting cannot help.
+    A server that is not there yet may come up in that time if the caller is *patient*; else one attempt is made. Raises
+    :exc:`~rlmesh_trio.errors.ConnectError` after that, or at once when waiting cannot help.
     """
     pause = _FIRST_PAUSE
     obstacle = "no answer"
@@ -43,7 +44,7 @@ async def dial(address: Address, limit: float) -> socket.socket:
                 raise ConnectError(f"cannot resolve the host {address.host!r} of {address}: {error}") from error
             except OSError as error:
                 obstacle, passing = _describe(error)
-                if not passing:
+                if not (patient and passing):
                     raise ConnectError(f"cannot connect to {address}: {obstacle}") from error
             await trio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -64,7 +65,16 @@ async def _connect(address: Address) -> socket.socket:
         opening = (await trio.open_tcp_stream(address.host, address.port)).socket
     opened = socket.socket(fileno=opening.detach())
     opened.setblocking(False)
+    if not address.path and _leads_to_itself(opened, address.port):
+        opened.close()
+        raise OSError(errno.ECONNREFUSED, "nobody listens")
     return opened
+
+
+def _leads_to_itself(sock: socket.socket, port: int) -> bool:
+    """Whether TCP, which may lend out the port of a server that is down, has joined the two ends of one socket."""
+    name = sock.getsockname()
+    return name[1] == port and name == sock.getpeername()
 
 
 def _describe(error: OSError) -> tuple[str, bool]:
