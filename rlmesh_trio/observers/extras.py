@@ -1,0 +1,23 @@
+"""Packages that only some observers need, loaded when one of these is made."""
+
+import importlib
+from typing import Any
+
+from rlmesh_trio.errors import SessionError
+
+__all__ = ("MissingExtra", "load_extra")
+
+
+class MissingExtra(SessionError):
+    """An observer needs a package that is not installed; the message names the extra that brings it."""
+
+
+def load_extra(module: str, *, extra: str, wanted_by: str) -> Any:
+    """Import *module*, or raise :exc:`MissingExtra` that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        raise MissingExtra(
+            f"{wanted_by} needs the package {package}, which is not installed: pip install 'rlmesh_trio[{extra}]'"
+        ) from error

@@ -1,0 +1,221 @@
+"""The journal of a run: a header, then one JSON line for each finished episode, on disk before the next one begins.
+
+What a killed process loses is the episodes in flight. Its last line may then be cut short: a reader drops it, and
+whoever goes on with the file cuts it off. Every other line is whole, or the file is refused.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Literal, Self
+
+import attrs
+
+from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.events import EpisodeCompleted, SessionEnded, SessionFailed
+from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.observers.identity import refuse_other_run, run_facts
+from rlmesh_trio.observers.records import decode_record, json_line, parse_object, read_file
+from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.spec import SessionSpec
+
+__all__ = (
+    "JOURNAL_VERSION",
+    "Journal",
+    "JournalEnding",
+    "JournalHeader",
+    "JournalHooks",
+    "parse_journal",
+    "read_journal",
+)
+
+JOURNAL_VERSION: Final = 1
+_SYNC_SECONDS: Final = 1.0
+_EPISODE_FIELDS: Final = tuple(field.name for field in attrs.fields(EpisodeSummary))
+
+
+@attrs.frozen
+class JournalHeader:
+    """Which run it is. ``run`` holds the facts that a run which goes on with it must share, by name."""
+
+    schema_version: int
+    session_id: str
+    env_id: str
+    num_envs: int
+    run: dict[str, Any]
+
+
+@attrs.frozen
+class JournalEnding:
+    """How the run ended. ``total_steps`` counts group steps, and is ``None`` for one that failed."""
+
+    kind: Literal["ended", "failed"]
+    reason: str
+    total_steps: int | None
+    total_episodes: int
+
+
+@attrs.frozen
+class Journal:
+    """A journal read back. Episodes stand in the order they finished; a run that was killed has no ``ending``."""
+
+    header: JournalHeader
+    episodes: tuple[EpisodeSummary, ...]
+    ending: JournalEnding | None
+
+
+class JournalHooks(Hooks):
+    """Writes the journal of one run to *path*; a context manager that closes the file.
+
+    A new or empty file gets a header, and the episodes *finished* by an earlier run that this one goes on from. A
+    journal of the same run is continued. Raises :exc:`InvalidSpec`, before anything is written, for a file that cannot
+    be written, is no journal, is of another run, or holds episodes that are not among *finished*.
+
+    A line is written inside the hook: a write and a flush, some 30 us, which survives a kill of the process. Once a
+    second at most it is also synced to the disk, which survives a crash of the machine and may take milliseconds.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        spec: SessionSpec,
+        *,
+        finished: Sequence[EpisodeSummary] = (),
+        execution_horizon: int = 1,
+        prefetch_lead: int = 0,
+    ) -> None:
+        self.path = os.fspath(path)
+        facts = run_facts(spec, execution_horizon=execution_horizon, prefetch_lead=prefetch_lead)
+        header = JournalHeader(JOURNAL_VERSION, spec.session_id, spec.env_id, spec.num_envs, facts)
+        self._synced = time.monotonic()
+        self._stream = _open_for_update(self.path)
+        try:
+            data = self._stream.read()
+            self._begin(data, header, finished)
+        except BaseException:
+            self._stream.close()
+            raise
+
+    def _begin(self, data: bytes, header: JournalHeader, finished: Sequence[EpisodeSummary]) -> None:
+        held: set[int] = set()
+        opening = {"kind": "header"} | attrs.asdict(header, recurse=False)
+        if data:
+            journal = parse_journal(self.path, data)
+            refuse_other_run(self.path, journal.header.run, header.run)
+            held = {summary.episode_index for summary in journal.episodes}
+            if held - {summary.episode_index for summary in finished}:
+                raise InvalidSpec(
+                    f"journal {self.path} holds {len(held)} finished episodes of this run already: resume from it, or "
+                    "name another file"
+                )
+            opening = {"kind": "resumed", "env_id": header.env_id}
+        missing = [summary for summary in finished if summary.episode_index not in held]
+        self._episodes = len(held) + len(missing)
+        self._stream.seek(data.rfind(b"\n") + 1)
+        self._stream.truncate()
+        self._write(opening, *({"kind": "episode"} | attrs.asdict(summary) for summary in missing))
+        os.fsync(self._stream.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was written stays."""
+        self._stream.close()
+
+    async def episode_completed(self, event: EpisodeCompleted) -> None:
+        """Write one episode."""
+        self._episodes += 1
+        self._write({"kind": "episode"} | {name: getattr(event, name) for name in _EPISODE_FIELDS})
+
+    async def session_ended(self, event: SessionEnded) -> None:
+        """Write how it ended."""
+        self._end(JournalEnding("ended", event.reason, event.total_steps, event.total_episodes))
+
+    async def session_failed(self, event: SessionFailed) -> None:
+        """Write how it ended."""
+        self._end(JournalEnding("failed", event.reason, None, self._episodes))
+
+    def _end(self, ending: JournalEnding) -> None:
+        self._write(attrs.asdict(ending))
+        os.fsync(self._stream.fileno())
+
+    def _write(self, *lines: dict[str, Any]) -> None:
+        self._stream.write(b"".join(map(json_line, lines)))
+        self._stream.flush()
+        if (now := time.monotonic()) - self._synced >= _SYNC_SECONDS:
+            self._synced = now
+            os.fsync(self._stream.fileno())
+
+
+def read_journal(path: str | os.PathLike[str]) -> Journal:
+    """The journal at *path*. Raises :exc:`InvalidSpec` that names the line which is none of a journal."""
+    name = os.fspath(path)
+    return parse_journal(name, read_file(name, "journal"))
+
+
+def parse_journal(path: str, data: bytes) -> Journal:
+    """The journal in *data*; *path* names it in the :exc:`InvalidSpec` for a line that is none of a journal."""
+    reading = _Reading()
+    *lines, _torn = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            reading.take(parse_object(line))
+        except ValueError as error:
+            raise InvalidSpec(f"journal {path}, line {number}: {error}") from error
+    if reading.header is None:
+        raise InvalidSpec(f"journal {path} has no whole line, and so no finished episode: delete it, and start anew")
+    return Journal(reading.header, tuple(reading.episodes.values()), reading.ending)
+
+
+@attrs.define
+class _Reading:
+    """A journal read so far."""
+
+    header: JournalHeader | None = None
+    episodes: dict[int, EpisodeSummary] = attrs.field(factory=dict[int, EpisodeSummary])
+    ending: JournalEnding | None = None
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Add one line; raises :exc:`ValueError` for one that cannot stand here."""
+        kind = line.get("kind")
+        fields = {name: value for name, value in line.items() if name != "kind"}
+        if self.header is None:
+            self.header = _read_header(kind, fields)
+            return
+        match kind:
+            case "episode":
+                summary = decode_record(EpisodeSummary, fields)
+                if summary.episode_index in self.episodes:
+                    raise ValueError(f"an earlier line has episode {summary.episode_index} already")
+                self.episodes[summary.episode_index] = summary
+            case "resumed":
+                self.ending = None
+            case "ended" | "failed":
+                self.ending = decode_record(JournalEnding, line)
+            case _:
+                raise ValueError(f"a journal has no lines of kind {kind!r} here")
+
+
+def _read_header(kind: object, fields: dict[str, Any]) -> JournalHeader:
+    if kind != "header":
+        raise ValueError("a journal begins with its header")
+    if fields.get("schema_version") != JOURNAL_VERSION:
+        raise ValueError(f"schema_version is {fields.get('schema_version')!r}; this build reads {JOURNAL_VERSION}")
+    return decode_record(JournalHeader, fields)
+
+
+def _open_for_update(path: str) -> BinaryIO:
+    """*path* open for reading and writing, made if need be; a pipe or a device is refused."""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise InvalidSpec(f"journal {path} is no regular file")
+        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    except OSError as error:
+        raise InvalidSpec(f"journal {path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,121 @@
+"""What an earlier run finished, read from its journal or its JSON report, so that a later one plays only the rest."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import attrs
+
+from rlmesh_trio.engine.seeds import episode_seed
+from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.observers.identity import refuse_other_run, run_facts
+from rlmesh_trio.observers.journal import parse_journal
+from rlmesh_trio.observers.records import as_object, decode_record, parse_object, read_file
+from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.spec import SessionSpec
+
+__all__ = ("Finished", "read_finished", "read_report")
+
+_REPORT_VERSION: Final = 1
+
+
+@attrs.frozen
+class Finished:
+    """The finished episodes of an earlier run, by index, and the facts that the file at ``path`` knows of that run.
+
+    A journal knows every fact that decides which episodes are played; a report knows its session id alone.
+    """
+
+    path: str
+    facts: Mapping[str, Any]
+    episodes: tuple[EpisodeSummary, ...]
+
+    def check(self, spec: SessionSpec, *, execution_horizon: int = 1, prefetch_lead: int = 0) -> None:
+        """Raise :exc:`InvalidSpec` unless a run of *spec* may go on from these episodes.
+
+        It names the fact that differs, or the episode that lies outside the budget or has another seed than the run
+        would give it.
+        """
+        facts = run_facts(spec, execution_horizon=execution_horizon, prefetch_lead=prefetch_lead)
+        refuse_other_run(self.path, self.facts, facts)
+        for summary in self.episodes:
+            index = summary.episode_index
+            if spec.max_episodes is not None and index > spec.max_episodes:
+                raise InvalidSpec(f"{self.path} holds episode {index}, and only {spec.max_episodes} are asked for")
+            if _is_seeded_by_slot(spec) and summary.seed != (seed := _seed_of(spec, index - 1, facts)):
+                raise InvalidSpec(
+                    f"{self.path} is of another run: episode {index} has the seed {summary.seed} there and {seed} here"
+                )
+
+
+def _is_seeded_by_slot(spec: SessionSpec) -> bool:
+    return spec.driver_owns_resets and (spec.num_envs == 1 or spec.subset_step)
+
+
+def _seed_of(spec: SessionSpec, slot: int, facts: Mapping[str, Any]) -> int | None:
+    if spec.episode_seeds:
+        return spec.episode_seeds[slot] if slot < len(spec.episode_seeds) else None
+    if spec.base_seed is None:
+        return None
+    return episode_seed(spec.base_seed, spec.session_id, slot, 0, route_id=facts.get("seed_route_id"))
+
+
+def read_finished(path: str | os.PathLike[str]) -> Finished:
+    """What the journal or the JSON report at *path* holds, told apart by what it begins with.
+
+    Raises :exc:`InvalidSpec` for a file that cannot be read or is neither, and for a line or an episode that is none.
+    """
+    name = os.fspath(path)
+    data = read_file(name, "the run to resume")
+    if not _begins_a_journal(data):
+        return _parse_report(name, data)
+    journal = parse_journal(name, data)
+    return Finished(name, journal.header.run, _in_order(name, journal.episodes))
+
+
+def read_report(path: str | os.PathLike[str]) -> Finished:
+    """What the JSON report at *path* holds; raises :exc:`InvalidSpec` when it is none."""
+    name = os.fspath(path)
+    return _parse_report(name, read_file(name, "report"))
+
+
+def _begins_a_journal(data: bytes) -> bool:
+    try:
+        return "kind" in parse_object(data.partition(b"\n")[0])
+    except ValueError:
+        return False
+
+
+def _parse_report(path: str, data: bytes) -> Finished:
+    try:
+        session_id, episodes = _report_parts(parse_object(data))
+    except ValueError as error:
+        raise InvalidSpec(f"{path} is neither a run's journal nor its JSON report: {error}") from error
+    summaries: list[EpisodeSummary] = []
+    for number, fields in enumerate(episodes, 1):
+        try:
+            summaries.append(decode_record(EpisodeSummary, as_object(fields)))
+        except ValueError as error:
+            raise InvalidSpec(f"report {path}, entry {number} of episodes: {error}") from error
+    return Finished(path, {"session_id": session_id}, _in_order(path, summaries))
+
+
+def _report_parts(report: dict[str, Any]) -> tuple[str, list[object]]:
+    version, session_id, episodes = (report.get(name) for name in ("schema_version", "session_id", "episodes"))
+    if version != _REPORT_VERSION:
+        raise ValueError(f"its schema_version is {version!r}; this build reads {_REPORT_VERSION}")
+    match session_id, episodes:
+        case str(), list():
+            return session_id, cast("list[object]", episodes)
+        case _:
+            raise ValueError("it has no session_id or no episodes")
+
+
+def _in_order(path: str, summaries: Sequence[EpisodeSummary]) -> tuple[EpisodeSummary, ...]:
+    ordered = tuple(sorted(summaries, key=lambda summary: summary.episode_index))
+    for earlier, later in zip((None, *ordered), ordered, strict=False):
+        if later.episode_index < 1:
+            raise InvalidSpec(f"{path} holds an episode of index {later.episode_index}; they count from 1")
+        if earlier is not None and earlier.episode_index == later.episode_index:
+            raise InvalidSpec(f"{path} holds episode {later.episode_index} twice")
+    return ordered

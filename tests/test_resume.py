@@ -1,0 +1,150 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rlmesh_trio.cli.report_json import json_text, report_document
+from rlmesh_trio.engine.seeds import episode_seed
+from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.observers.journal import JournalHooks
+from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.resume import Finished, read_finished, read_report
+from rlmesh_trio.spec import AutoresetMode
+from tests.cli.reports import episode, report
+from tests.observers.telling import completed, spec
+
+
+def seeded(*indices: int) -> tuple[EpisodeSummary, ...]:
+    """Episodes as a run of base seed 7 plays them."""
+    return tuple(episode(index, seed=episode_seed(7, "local", index - 1, 0)) for index in indices)
+
+
+def write_report(path: Path, episodes: tuple[EpisodeSummary, ...], **changes: Any) -> Path:
+    document = report_document(report(episodes), 1.0, None) | changes
+    path.write_text(json_text(document))
+    return path
+
+
+async def write_journal(path: Path, *events: Any) -> Path:
+    with JournalHooks(path, spec()) as journal:
+        for event in events:
+            await journal.episode_completed(event)
+    return path
+
+
+def test_a_report_gives_its_episodes_exactly(tmp_path: Path) -> None:
+    episodes = (episode(1, cumulative_reward=float("inf"), success=True), episode(2, seed=None, predict_ms=None))
+    path = write_report(tmp_path / "report.json", episodes)
+    assert read_report(path) == read_finished(path) == Finished(str(path), {"session_id": "local"}, episodes)
+
+
+async def test_a_journal_gives_its_episodes_by_index(tmp_path: Path) -> None:
+    path = await write_journal(tmp_path / "run.jsonl", completed(3), completed(1))
+    finished = read_finished(path)
+    assert finished.episodes == (episode(1), episode(3))
+    assert finished.facts["base_seed"] == 7
+
+
+async def test_a_run_may_go_on_from_its_own_file(tmp_path: Path) -> None:
+    mine = [completed(s.episode_index, seed=s.seed) for s in seeded(1, 2, 5)]
+    read_finished(await write_journal(tmp_path / "run.jsonl", *mine)).check(spec())
+    read_finished(write_report(tmp_path / "report.json", seeded(1, 2, 5))).check(spec())
+
+
+async def test_another_run_may_not(tmp_path: Path) -> None:
+    finished = read_finished(await write_journal(tmp_path / "run.jsonl"))
+    with pytest.raises(InvalidSpec, match=r"run\.jsonl is of another run: base_seed is 7 there and 8 here"):
+        finished.check(spec(base_seed=8))
+    with pytest.raises(InvalidSpec, match="execution_horizon is 1 there and 2 here"):
+        finished.check(spec(), execution_horizon=2)
+    with pytest.raises(InvalidSpec, match="prefetch_lead is 0 there and 1 here"):
+        finished.check(spec(), prefetch_lead=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"session_id": "b"}, "session_id is 'local' there and 'b' here"),
+        ({"base_seed": 8}, rf"episode 1 has the seed {episode_seed(7, 'local', 0, 0)} there and \d+ here"),
+        ({"base_seed": None}, r"episode 1 has the seed \d+ there and None here"),
+        ({"episode_seeds": (4,)}, r"episode 1 has the seed \d+ there and 4 here"),
+        ({"max_episodes": 2}, "holds episode 3, and only 2 are asked for"),
+    ],
+)
+def test_a_report_is_known_by_its_session_and_seeds(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
+    finished = read_finished(write_report(tmp_path / "report.json", seeded(1, 3)))
+    with pytest.raises(InvalidSpec, match=why):
+        finished.check(spec(**fields))
+
+
+def test_seeds_that_were_listed_are_known_by_slot(tmp_path: Path) -> None:
+    episodes = (episode(1, seed=11), episode(2, seed=12), episode(3, seed=None))
+    finished = read_finished(write_report(tmp_path / "report.json", episodes))
+    finished.check(spec(episode_seeds=(11, 12)))
+    with pytest.raises(InvalidSpec, match="episode 2 has the seed 12 there and 13 here"):
+        finished.check(spec(episode_seeds=(11, 13)))
+
+
+def test_seeds_that_do_not_go_by_slot_are_not_compared(tmp_path: Path) -> None:
+    finished = read_finished(write_report(tmp_path / "report.json", (episode(1, seed=5),)))
+    contract = attrs.evolve(spec().env_contract, autoreset_mode=AutoresetMode.NEXT_STEP)
+    finished.check(spec(env_contract=contract))
+    finished.check(spec(num_envs=2))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "is neither a run's journal nor its JSON report: it is not JSON"),
+        ("[]", "it is no JSON object"),
+        ("{}", "its schema_version is None; this build reads 1"),
+        ('{"schema_version": 1, "session_id": "a"}', "it has no session_id or no episodes"),
+        ('{"schema_version": 1, "session_id": 3, "episodes": []}', "it has no session_id or no episodes"),
+        ('{"schema_version": 1, "session_id": "a", "episodes": [3]}', "entry 1 of episodes: it is no JSON object"),
+        ('{"kind":"header"}\n', "line 1: schema_version is None"),
+    ],
+)
+def test_a_file_that_is_neither_is_refused(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    with pytest.raises(InvalidSpec, match=why) as caught:
+        read_finished(path)
+    assert str(path) in caught.value.why
+
+
+def test_a_bad_episode_of_a_report_is_named(tmp_path: Path) -> None:
+    broken = attrs.asdict(episode(2)) | {"seed": "7"}
+    path = write_report(tmp_path / "report.json", ())
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"episodes": [attrs.asdict(episode(1)), broken]}))
+    with pytest.raises(InvalidSpec, match="entry 2 of episodes: its 'seed' cannot be '7'"):
+        read_finished(path)
+
+
+@pytest.mark.parametrize(
+    ("indices", "why"), [((1, 2, 1), "holds episode 1 twice"), ((0, 1), "an episode of index 0; they count from 1")]
+)
+def test_an_episode_is_there_once_and_has_a_slot(tmp_path: Path, indices: tuple[int, ...], why: str) -> None:
+    path = write_report(tmp_path / "report.json", tuple(episode(index) for index in indices))
+    with pytest.raises(InvalidSpec, match=why):
+        read_finished(path)
+
+
+def test_a_report_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = write_report(tmp_path / "report.json", (episode(1),), schema_version=2)
+    with pytest.raises(InvalidSpec, match="its schema_version is 2; this build reads 1"):
+        read_report(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match=r"the run to resume .*gone\.json cannot be read: No such file"):
+        read_finished(tmp_path / "gone.json")
+    with pytest.raises(InvalidSpec, match=r"report .*gone\.json cannot be read"):
+        read_report(tmp_path / "gone.json")
+
+
+def test_a_report_on_one_line_is_a_report(tmp_path: Path) -> None:
+    path = write_report(tmp_path / "report.json", seeded(1))
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    assert read_finished(path).episodes == seeded(1)
