@@ -72,7 +72,7 @@ class JournalHooks(Hooks):
     journal of the same run is continued. Raises :exc:`InvalidSpec`, before anything is written, for a file that cannot
     be written, is no journal, is of another run, or holds episodes that are not among *finished*.
 
-    A line is written inside the hook: a write and a flush, some 30 us, which survives a kill of the process. Once a
+    A line is written inside the hook: a write and a flush, some 10 us, which survives a kill of the process. Once a
     second at most it is also synced to the disk, which survives a crash of the machine and may take milliseconds.
     """
 

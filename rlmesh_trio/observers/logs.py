@@ -1,6 +1,7 @@
 """A run as log records: one text for people, and its facts as fields of the record, for a formatter that shows them."""
 
 import logging
+from functools import cache
 from typing import Any, Final
 
 import attrs
@@ -95,3 +96,8 @@ class LoggingHooks(Hooks):
             if field.name not in _NO_FIELDS
         }
         self._logger.log(level, text, *figures, extra={"event": name} | route | own | fields)
+
+
+@cache
+def _shown_fields(kind: type[Event]) -> tuple[str, ...]:
+    return tuple(field.name for field in attrs.fields(kind) if field.name not in _NO_FIELDS)

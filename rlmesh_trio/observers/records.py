@@ -18,6 +18,7 @@ __all__ = ("as_object", "decode_record", "json_line", "parse_object", "plain", "
 
 R = TypeVar("R", bound=attrs.AttrsInstance)
 
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -30,9 +31,13 @@ def read_file(name: str, what: str) -> bytes:
         raise InvalidSpec(f"{what} {name} cannot be read: {error.strerror or error}") from error
 
 
-def json_line(fields: Mapping[str, Any]) -> bytes:
+def json_line(fields: dict[str, Any]) -> bytes:
     """*fields* as one line of strict JSON, its line feed included."""
-    return json.dumps(plain(fields), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    try:
+        text = _encode(fields)
+    except ValueError:  # A number that JSON has not, which is rare: looking for them takes longer than encoding.
+        text = _encode(plain(fields))
+    return text.encode() + b"\n"
 
 
 def plain(value: Any) -> Any:
