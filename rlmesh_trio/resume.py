@@ -6,7 +6,6 @@ from typing import Any, Final, cast
 
 import attrs
 
-from rlmesh_trio.engine.seeds import episode_seed
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.observers.identity import refuse_other_run, run_facts
 from rlmesh_trio.observers.journal import parse_journal
@@ -23,7 +22,8 @@ _REPORT_VERSION: Final = 1
 class Finished:
     """The finished episodes of an earlier run, by index, and the facts that the file at ``path`` knows of that run.
 
-    A journal knows every fact that decides which episodes are played; a report knows its session id alone.
+    A journal knows every fact that decides which episodes are played; a report knows its session id alone, but
+    its episodes have their seeds, which a session compares.
     """
 
     path: str
@@ -31,33 +31,9 @@ class Finished:
     episodes: tuple[EpisodeSummary, ...]
 
     def check(self, spec: SessionSpec, *, execution_horizon: int = 1, prefetch_lead: int = 0) -> None:
-        """Raise :exc:`InvalidSpec` unless a run of *spec* may go on from these episodes.
-
-        It names the fact that differs, or the episode that lies outside the budget or has another seed than the run
-        would give it.
-        """
+        """Raise :exc:`InvalidSpec` that names the first fact in which a run of *spec* differs from the file's."""
         facts = run_facts(spec, execution_horizon=execution_horizon, prefetch_lead=prefetch_lead)
         refuse_other_run(self.path, self.facts, facts)
-        for summary in self.episodes:
-            index = summary.episode_index
-            if spec.max_episodes is not None and index > spec.max_episodes:
-                raise InvalidSpec(f"{self.path} holds episode {index}, and only {spec.max_episodes} are asked for")
-            if _is_seeded_by_slot(spec) and summary.seed != (seed := _seed_of(spec, index - 1, facts)):
-                raise InvalidSpec(
-                    f"{self.path} is of another run: episode {index} has the seed {summary.seed} there and {seed} here"
-                )
-
-
-def _is_seeded_by_slot(spec: SessionSpec) -> bool:
-    return spec.driver_owns_resets and (spec.num_envs == 1 or spec.subset_step)
-
-
-def _seed_of(spec: SessionSpec, slot: int, facts: Mapping[str, Any]) -> int | None:
-    if spec.episode_seeds:
-        return spec.episode_seeds[slot] if slot < len(spec.episode_seeds) else None
-    if spec.base_seed is None:
-        return None
-    return episode_seed(spec.base_seed, spec.session_id, slot, 0, route_id=facts.get("seed_route_id"))
 
 
 def read_finished(path: str | os.PathLike[str]) -> Finished:
@@ -70,7 +46,7 @@ def read_finished(path: str | os.PathLike[str]) -> Finished:
     if not _begins_a_journal(data):
         return _parse_report(name, data)
     journal = parse_journal(name, data)
-    return Finished(name, journal.header.run, _in_order(name, journal.episodes))
+    return Finished(name, journal.header.run, _by_index(journal.episodes))
 
 
 def read_report(path: str | os.PathLike[str]) -> Finished:
@@ -97,7 +73,7 @@ def _parse_report(path: str, data: bytes) -> Finished:
             summaries.append(decode_record(EpisodeSummary, as_object(fields)))
         except ValueError as error:
             raise InvalidSpec(f"report {path}, entry {number} of episodes: {error}") from error
-    return Finished(path, {"session_id": session_id}, _in_order(path, summaries))
+    return Finished(path, {"session_id": session_id}, _by_index(summaries))
 
 
 def _report_parts(report: dict[str, Any]) -> tuple[str, list[object]]:
@@ -111,11 +87,5 @@ def _report_parts(report: dict[str, Any]) -> tuple[str, list[object]]:
             raise ValueError("it has no session_id or no episodes")
 
 
-def _in_order(path: str, summaries: Sequence[EpisodeSummary]) -> tuple[EpisodeSummary, ...]:
-    ordered = tuple(sorted(summaries, key=lambda summary: summary.episode_index))
-    for earlier, later in zip((None, *ordered), ordered, strict=False):
-        if later.episode_index < 1:
-            raise InvalidSpec(f"{path} holds an episode of index {later.episode_index}; they count from 1")
-        if earlier is not None and earlier.episode_index == later.episode_index:
-            raise InvalidSpec(f"{path} holds episode {later.episode_index} twice")
-    return ordered
+def _by_index(summaries: Sequence[EpisodeSummary]) -> tuple[EpisodeSummary, ...]:
+    return tuple(sorted(summaries, key=lambda summary: summary.episode_index))
