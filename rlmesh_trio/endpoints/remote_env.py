@@ -10,7 +10,7 @@ from textwrap import shorten
 
 import trio
 
-from rlmesh_trio.errors import EndpointError, HandshakeError, ProtocolError, SpaceError, format_duration
+from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, ProtocolError, SpaceError, format_duration
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.spaces import contract_from_wire
 from rlmesh_trio.spec import EnvContract, Limits, PeerCeiling
@@ -264,8 +264,10 @@ async def _configure(channel: Channel, stream: _Stream, edition: str) -> None:
             )
         except EndpointError as error:
             if error.code == "CONNECTION":
-                raise
+                raise ConnectError(f"{channel.address} was lost before it answered configure: {error}") from error
             raise HandshakeError(f"{channel.address} refused the workflow edition {edition}: {error}") from error
+        except ProtocolError as error:
+            raise HandshakeError(f"{channel.address} answered configure with nonsense: {error}") from error
     if arm != "configure":
         raise HandshakeError(f"{channel.address} answered configure with {arm}")
 

@@ -1,6 +1,5 @@
 """A session that goes on over another connection, whatever became of the first, the server, or who wanted it."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,57 +12,23 @@ import trio.testing
 from gymnasium import spaces
 
 from rlmesh_trio.editions import CURRENT_EDITION
-from rlmesh_trio.endpoints.env import Env, ReconnectingEnv
+from rlmesh_trio.endpoints.env import ReconnectingEnv
 from rlmesh_trio.endpoints.remote_env import RemoteEnv, connect_env
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError
-from rlmesh_trio.messages import ResetRequest, StepTarget
+from rlmesh_trio.messages import ResetRequest
 from rlmesh_trio.spaces import contract_from_gymnasium, contract_to_wire
 from rlmesh_trio.spec import Limits
 from rlmesh_trio.transport import channel, handshake
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
 from rlmesh_trio.wire.strict import present
-from tests.endpoints.fake_peers import CONTRACT, FakeEnv, pair, value
+from tests.endpoints.fake_peers import CONTRACT, FakeEnv
+from tests.endpoints.reconnecting import HANGING, TARGET, lose, play, use
 from tests.transport.fake_server import FakeStream, fake_server
-
-ACTION = [np.int64(1).tobytes()]
-TARGET = StepTarget(1000, (), ("one",))
-DEADLY = StepTarget(1000, (), ("deadly",))
-HANGING = StepTarget(1000, (), ("hanging",))
-
-
-async def play(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse | None:
-    """Answer plausibly, unless a step names the episode that kills the connection or the one that hangs."""
-    if request.is_set("reset"):
-        return pb.JoinResponse(reset=pb.ResetResponse(observation=value(pair(0, 0))))
-    if request.is_set("close"):
-        return pb.JoinResponse(close=present(pb.CloseEnvsResponse()))
-    if request.step.episode_ids == list(DEADLY.episode_ids):
-        await stream.connection.socket.aclose()
-    if request.step.episode_ids == list(HANGING.episode_ids):
-        return None
-    return pb.JoinResponse(
-        step=pb.StepResponse(
-            observation=value(pair(0.5, 1)), rewards=[1.5], terminated_mask=b"\1", truncated_mask=b"\0"
-        )
-    )
 
 
 def kinds(fake: FakeEnv) -> list[str]:
     names = ["configure", "reset", "step", "close"]
     return [next(name for name in names if request.is_set(name)) for request in fake.requests]
-
-
-async def lose(env: Env, target: StepTarget = DEADLY) -> None:
-    """Step, and see the connection lost."""
-    with trio.fail_after(5), pytest.raises(EndpointError) as caught:
-        await env.step(ACTION, target)
-    assert caught.value.code == "CONNECTION"
-
-
-async def use(env: Env) -> None:
-    with trio.fail_after(5):
-        await env.reset(ResetRequest())
-        assert (await env.step(ACTION, TARGET)).rewards == (1.5,)
 
 
 async def test_a_session_goes_on_and_on() -> None:
@@ -206,6 +171,36 @@ async def test_a_server_that_is_busy_may_be_free_later(monkeypatch: pytest.Monke
         with trio.fail_after(5), pytest.raises(ConnectError, match="does not take this client now: only one client"):
             await env.reconnect()
         busy = False
+        await env.reconnect()
+        await use(env)
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "said"),
+    [
+        (None, ConnectError, "was lost before it answered configure: transport error: connection closed"),
+        (b"\xff", HandshakeError, "answered configure with nonsense"),
+    ],
+)
+async def test_a_new_session_that_comes_to_nothing(reply: bytes | None, error: type[Exception], said: str) -> None:
+    fake, failing = FakeEnv(answer=play), False
+
+    async def serve(stream: FakeStream) -> None:
+        if not failing or stream.path.endswith("Handshake"):
+            await fake.serve(stream)
+            return
+        await stream.answer()
+        await stream.receive()
+        if reply is None:
+            await stream.connection.socket.aclose()
+        else:
+            await stream.send(reply)
+
+    async with fake_server(serve) as address, connect_env(address) as env:
+        failing = True
+        with trio.fail_after(5), pytest.raises(error, match=said):
+            await env.reconnect()
+        failing = False
         await env.reconnect()
         await use(env)
 
@@ -356,68 +351,3 @@ async def test_what_is_raised_comes_out_bare() -> None:
             async with connect_env(address) as env:
                 fake.contract = None
                 await env.reconnect()
-
-
-class AtStep(trio.abc.Instrument):
-    """Calls *act* before the *number*-th task step."""
-
-    def __init__(self, number: int, act: Callable[[], None]) -> None:
-        self.left = number
-        self.act = act
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.act()
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-async def settled(*expected: int) -> None:
-    """Wait until so many tasks live and so many files are open."""
-    with trio.fail_after(5):
-        while (trio.lowlevel.current_statistics().tasks_living, open_files()) != expected:  # noqa: ASYNC110
-            await trio.sleep(0.001)
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files as Linux lists them")
-@pytest.mark.parametrize("lost", [True, False], ids=["lost", "hanging"])
-async def test_cancelled_at_every_step(tmp_path: Path, lost: bool) -> None:
-    fake, threads = FakeEnv(answer=play), threading.active_count()
-    tasks, files = trio.lowlevel.current_statistics().tasks_living, open_files()
-    async with fake_server(fake.serve, unix=tmp_path / "socket") as address:
-        await trio.testing.wait_all_tasks_blocked()
-        idle = trio.lowlevel.current_statistics().tasks_living, open_files()
-        async with connect_env(address) as env:
-            await use(env)
-            connected = trio.lowlevel.current_statistics().tasks_living, open_files()
-            number, cancelled = 0, True
-            while cancelled:
-                number += 1
-                async with trio.open_nursery() as nursery:
-                    if lost:
-                        await lose(env)
-                    else:
-                        nursery.start_soon(lose, env, HANGING)
-                        await trio.testing.wait_all_tasks_blocked()
-                    scope = trio.CancelScope()
-                    instrument = AtStep(number, scope.cancel)
-                    with scope, trio.fail_after(5):
-                        trio.lowlevel.add_instrument(instrument)
-                        try:
-                            await env.reconnect()
-                        finally:
-                            trio.lowlevel.remove_instrument(instrument)
-                cancelled = instrument.left <= 0
-                if scope.cancelled_caught:
-                    await settled(*idle)
-                    await lose(env)
-                    await env.reconnect()
-                await use(env)
-                await settled(*connected)
-        await settled(*idle)
-        assert number > 30
-    await settled(tasks, files)
-    assert threading.active_count() == threads
