@@ -3,11 +3,12 @@
 Each message goes to stdout in hex, ``>`` to the server and ``<`` from it: ``pytest -s`` shows them.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 import betterproto
+import numpy as np
 import trio
 
 from rlmesh_trio.transport.address import parse_address
@@ -15,9 +16,21 @@ from rlmesh_trio.transport.channel import open_channel
 from rlmesh_trio.transport.join import JoinStream
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as env_pb
 from rlmesh_trio.wire.pb.rlmesh.model import v1 as model_pb
-from rlmesh_trio.wire.strict import decode, encode
+from rlmesh_trio.wire.pb.rlmesh.spaces import v1 as spaces_pb
+from rlmesh_trio.wire.strict import decode, encode, present, relay_field
 
-__all__ = ("Wire", "env_wire", "model_wire")
+__all__ = (
+    "Wire",
+    "configure",
+    "end_episodes",
+    "env_wire",
+    "model_wire",
+    "predict",
+    "release",
+    "reset",
+    "resolve",
+    "step",
+)
 
 LIMIT = 10.0
 
@@ -85,3 +98,61 @@ async def model_wire(address: str) -> AsyncGenerator[Wire[model_pb.JoinRequest, 
         finally:
             with trio.CancelScope(shield=True):
                 await stream.close(LIMIT)
+
+
+def reset(*episode_ids: str, seeds: Sequence[int] = (), lanes: Sequence[int] = ()) -> env_pb.JoinRequest:
+    """Start these episodes."""
+    message = env_pb.ResetRequest(seeds=list(seeds), env_indices=list(lanes), episode_ids=list(episode_ids))
+    return env_pb.JoinRequest(reset=present(message))
+
+
+def step(*actions: int, lanes: Sequence[int] = (), timeout_ms: int = 0) -> env_pb.JoinRequest:
+    """Take these actions of a discrete space, one per lane."""
+    action = _value(np.array(actions, np.int64))
+    return env_pb.JoinRequest(
+        step=present(env_pb.StepRequest(action=action, timeout_ms=timeout_ms, env_indices=list(lanes)))
+    )
+
+
+def configure(edition: str) -> env_pb.JoinRequest:
+    """Pin the env to *edition*."""
+    return env_pb.JoinRequest(configure=present(env_pb.ConfigureEnvRequest(edition)))
+
+
+def resolve(env_spec: bytes, *, env_id: str = "e", horizon: int = 1, edition: str = "2026.06") -> model_pb.JoinRequest:
+    """Tell the model its route."""
+    message = model_pb.ResolveAdapterRequest(
+        context=_context(env_id), selected_workflow_edition=edition, execution_horizon=horizon, delivers_history=True
+    )
+    return model_pb.JoinRequest(resolve_adapter=relay_field(message, "env_spec", env_spec))
+
+
+def predict(
+    *episode_ids: str, leaves: Sequence[np.ndarray], env_id: str = "e", at: int | None = None
+) -> model_pb.JoinRequest:
+    """Ask about one row per episode; *leaves* are the slabs of the observation, *at* is the route's step."""
+    infos = [present(model_pb.EpisodeInfo(episode_id)) for episode_id in episode_ids]
+    message = model_pb.PredictRequest(
+        context=_context(env_id), observation=_value(*leaves), episode_info=infos, step=at
+    )
+    return model_pb.JoinRequest(predict=present(message))
+
+
+def end_episodes(*episode_ids: str, env_id: str = "e") -> model_pb.JoinRequest:
+    """Tell the model that these are over."""
+    message = model_pb.ResetAdapterRequest(context=_context(env_id), episode_ids=list(episode_ids))
+    return model_pb.JoinRequest(reset_adapter=present(message))
+
+
+def release(env_id: str = "e") -> model_pb.JoinRequest:
+    """End the route."""
+    message = model_pb.ReleaseAdapterRequest(context=_context(env_id), reason="over")
+    return model_pb.JoinRequest(release_adapter=present(message))
+
+
+def _context(env_id: str) -> model_pb.AdapterContext:
+    return model_pb.AdapterContext("s", env_id, "q")
+
+
+def _value(*leaves: np.ndarray) -> spaces_pb.SpaceValue:
+    return present(spaces_pb.SpaceValue(leaves=[leaf.tobytes() for leaf in leaves]))

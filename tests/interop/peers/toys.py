@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ("TOYS", "Arm", "Counter", "Fault", "FaultKind", "Image", "Kitchen", "Toy")
+__all__ = ("TOYS", "Arm", "Counter", "Fault", "FaultKind", "Image", "Kitchen", "Point", "Toy")
 
 FaultKind = Literal["none", "raise", "hang", "exit", "nan", "shape", "range"]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
@@ -239,4 +239,17 @@ def picture(step: int, lane: int) -> NDArray[np.uint8]:
     return ((cells + 7 * step + 31 * lane) % 251).astype(np.uint8)
 
 
-TOYS: dict[str, type[Toy]] = {"counter": Counter, "kitchen": Kitchen, "arm": Arm, "image": Image}
+class Point(Toy):
+    """One number without an axis, the step; earns 1."""
+
+    observation_space = spaces.Box(-1e6, 1e6, (), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def observe(self) -> NDArray[np.float32]:
+        return np.array(self.clock, np.float32)
+
+    def act(self, action: Any) -> float:
+        return 1.0
+
+
+TOYS: dict[str, type[Toy]] = {"counter": Counter, "kitchen": Kitchen, "arm": Arm, "image": Image, "point": Point}
