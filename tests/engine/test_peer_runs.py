@@ -20,6 +20,7 @@ from rlmesh_trio.events import (
 from rlmesh_trio.messages import Leaves, Phases
 from rlmesh_trio.report import EpisodeSummary, Report
 from rlmesh_trio.spec import Limits
+from rlmesh_trio.testing import Fail, Fault, Hang
 from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel, one
 from tests.engine.peer import peer
 from tests.engine.recorder import Recorder, row
@@ -137,8 +138,7 @@ async def test_a_session_cancelled_before_it_runs(autojump_clock: trio.testing.M
 
 @peer(10)
 async def test_a_model_that_hangs_in_release(autojump_clock: trio.testing.MockClock) -> None:
-    model = ScriptedModel()
-    model.before_release = trio.sleep_forever
+    model = ScriptedModel(faults=[Fault("release", Hang())])
     start = trio.current_time()
     report = await run_session(one(limits=Limits(service_close_timeout=0.05)), ScriptedEnv(1), model)
     assert trio.current_time() - start < 5
@@ -148,12 +148,7 @@ async def test_a_model_that_hangs_in_release(autojump_clock: trio.testing.MockCl
 
 @peer(11)
 async def test_a_model_that_fails_in_the_second_episode(autojump_clock: trio.testing.MockClock) -> None:
-    async def fail_third(number: int) -> None:
-        if number == 3:
-            raise EndpointError("INTERNAL", "out of memory")
-
-    model = ScriptedModel()
-    model.before_predict = fail_third
+    model = ScriptedModel(faults=[Fault("predict", Fail("INTERNAL", "out of memory"), call=3)])
     with pytest.raises(ModelRpcError):
         await run_session(one(2), ScriptedEnv(2), model)
     a, b = model.predicted
@@ -163,19 +158,14 @@ async def test_a_model_that_fails_in_the_second_episode(autojump_clock: trio.tes
 
 @peer(12)
 async def test_no_eviction_after_an_abandoned_predict(autojump_clock: trio.testing.MockClock) -> None:
-    async def hold_second(number: int) -> None:
-        if number == 2:
-            await trio.sleep_forever()
-
     class CancelsAtCompletion(Recorder):
         session: Session
 
         async def episode_completed(self, event: EpisodeCompleted) -> None:
             self.session.cancel()
 
-    model, hooks = ScriptedModel(extra=1), CancelsAtCompletion()
-    model.before_predict = hold_second
-    model.before_evict = trio.sleep_forever
+    hooks = CancelsAtCompletion()
+    model = ScriptedModel(extra=1, faults=[Fault("predict", Hang(), call=2), Fault("evict", Hang())])
     spec = one(limits=Limits(service_close_timeout=0.05))
     start = trio.current_time()
     with pytest.raises(RouteCancelled):  # noqa: PT012
