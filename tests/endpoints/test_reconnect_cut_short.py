@@ -47,11 +47,10 @@ async def settled(tasks: int, files: int) -> None:
 
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "hanging"])
 async def test_cancelled_at_every_step(tmp_path: Path, lost: bool) -> None:
-    fake, threads = FakeEnv(answer=play), threading.active_count()
-    tasks, files = living(), open_files()
+    fake, tasks, files = FakeEnv(answer=play), living(), open_files()
     async with fake_server(fake.serve, unix=tmp_path / "socket") as address:
         await trio.testing.wait_all_tasks_blocked()
-        idle = living(), open_files()
+        idle, threads = (living(), open_files()), threading.active_count()
         async with connect_env(address) as env:
             await use(env)
             connected = living(), open_files()
