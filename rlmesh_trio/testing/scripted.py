@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 
 def space_of(dtype: str) -> ValueSpace:
-    """A space of one leaf that claims to hold *dtype*."""
+    """A space of one byte a row whose one leaf claims to hold *dtype*, a wire name: what a relay judges by."""
     return ValueSpace(spaces.Box(0, 255, (1,), np.uint8), (LeafSpec("$", "box", dtype, (1,)),), b"")
 
 
@@ -61,7 +61,11 @@ def contract(mode: AutoresetMode = AutoresetMode.UNSPECIFIED, width: int = 1, **
 
 
 def one(budget: int | None = 1, **fields: Any) -> SessionSpec:
-    """One lane, resets owned by the driver."""
+    """One lane whose resets the engine sends: *budget* episodes (``None``: no end), then the env is closed.
+
+    The session is ``session-1``, the env ``TestEnv-v0``, the components ``env-1`` and ``model-1``; *fields* replace
+    any field of the spec.
+    """
     base = SessionSpec(
         env_contract=contract(),
         session_id="session-1",
@@ -75,13 +79,13 @@ def one(budget: int | None = 1, **fields: Any) -> SessionSpec:
 
 
 def vector_spec(lanes: int, budget: int | None, **fields: Any) -> SessionSpec:
-    """A lockstep vector that restarts its own lanes."""
+    """As :func:`one` for a lockstep vector that restarts its own lanes, in ``session-vec``."""
     base = one(budget, session_id="session-vec", num_envs=lanes, env_contract=contract(AutoresetMode.NEXT_STEP, lanes))
     return attrs.evolve(base, **fields)
 
 
 def lane_spec(lanes: int, budget: int | None, seeds: Iterable[int] = (), **fields: Any) -> SessionSpec:
-    """Lanes that are driven one by one, resets owned by the driver."""
+    """As :func:`vector_spec` for lanes driven one by one, whose resets the engine sends with *seeds* by slot."""
     base = vector_spec(
         lanes,
         budget,
@@ -94,7 +98,10 @@ def lane_spec(lanes: int, budget: int | None, seeds: Iterable[int] = (), **field
 
 @attrs.define
 class LaneScript:
-    """One lane's episodes: their length in steps (``None``: they never end), and how many seconds a step takes."""
+    """One lane's episodes: their length in steps (``None``: they never end), and how many seconds a step takes.
+
+    ``step``, ``episode_id`` and ``done`` tell how far the current one is.
+    """
 
     length: int | None
     delay: float = 0.0
