@@ -13,6 +13,7 @@ from rlmesh_trio.endpoints.local_model import open_local_model
 from rlmesh_trio.endpoints.model import Model
 from rlmesh_trio.endpoints.remote_env import connect_env
 from rlmesh_trio.engine.schedulers import Scheduler
+from rlmesh_trio.engine.seeds import check_finished_seeds
 from rlmesh_trio.engine.session import Session, new_episode_id, open_session
 from rlmesh_trio.errors import HandshakeError, InvalidSpec
 from rlmesh_trio.events import EnvConnected, ModelConnected, Route
@@ -146,6 +147,7 @@ def _refuse_misfits(spec: SessionSpec, execution_horizon: int) -> None:
             "Use num_envs=1, a lane endpoint, or execution_horizon=1."
         )
     spec.validate()
+    check_finished_seeds(spec)
 
 
 async def _announce(hook: Callable[[Any], Awaitable[None]], event: EnvConnected | ModelConnected) -> None:

@@ -1,15 +1,29 @@
-"""What a session is told: the spec, its limits, the env's contract, and the validation that comes first."""
+"""What a session is told: the spec and its limits, and the validation that comes first.
+
+The names of the env's contract can be had from here too: a spec is made of them.
+"""
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Protocol, Self, cast
 
 import attrs
-import gymnasium
 
+from rlmesh_trio.contract import (
+    ENV_RESET_OPTIONS_KEY,
+    MAX_MESSAGE_BYTES,
+    TRIAL_INDEX_OPTION,
+    WIRE_DTYPES,
+    AutoresetMode,
+    EnvContract,
+    LeafSpec,
+    PeerCeiling,
+    ValueSpace,
+    declares_reset_option,
+    reset_options_for,
+)
 from rlmesh_trio.editions import CURRENT_EDITION, RETAINED_EDITIONS, Edition, find_edition
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.messages import Metadata, MetaValue
+from rlmesh_trio.report import EpisodeSummary
 
 __all__ = (
     "ENV_RESET_OPTIONS_KEY",
@@ -31,86 +45,8 @@ __all__ = (
     "reset_options_for",
 )
 
-ENV_RESET_OPTIONS_KEY = "rlmesh.env.v1.reset_options"
-TRIAL_INDEX_OPTION = CURRENT_EDITION.trial_index_option
 MAX_HISTORY_ROWS = 1023
 MAX_HORIZON = 1024
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
-
-WIRE_DTYPES = (
-    "bool",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-)
-
-
-class AutoresetMode(IntEnum):
-    """Who restarts a finished lane, with the wire's numbers."""
-
-    UNSPECIFIED = 0
-    NEXT_STEP = 1
-    SAME_STEP = 2
-    DISABLED = 3
-
-
-@attrs.frozen
-class LeafSpec:
-    """One fundamental leaf of a space: its ``$``-rooted path, kind, wire dtype name and per-row shape."""
-
-    path: str
-    kind: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-@attrs.frozen(eq=False)
-class ValueSpace:
-    """A space and its wire layout, which travel together because gymnasium cannot say everything the wire says.
-
-    ``space`` is a gymnasium space of one row; ``leaves`` are in wire order; ``encoded`` is the wire's space message.
-    """
-
-    space: gymnasium.Space[Any]
-    leaves: tuple[LeafSpec, ...]
-    encoded: bytes
-
-
-@attrs.frozen(eq=False)
-class EnvContract:
-    """What an env declares. The spaces are those of one lane, also for a vector env.
-
-    ``encoded_spec`` is the wire's env spec as it came, relayed to a model unchanged.
-    """
-
-    env_id: str = "UnknownEnv-v1"
-    observation_space: ValueSpace | None = None
-    action_space: ValueSpace | None = None
-    metadata: Metadata = attrs.field(factory=dict[str, MetaValue])
-    num_envs: int = 1
-    autoreset_mode: int = AutoresetMode.UNSPECIFIED
-    render_mode: str = ""
-    encoded_spec: bytes = b""
-    encoded_size: int = 0
-
-
-@attrs.frozen
-class PeerCeiling:
-    """The most a peer takes: dtypes by wire name, capabilities, and bytes in one message."""
-
-    edition: str
-    dtypes: frozenset[str] = frozenset(WIRE_DTYPES)
-    capabilities: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    max_message_size: int = MAX_MESSAGE_BYTES
-
 
 _TEXT_FIELDS = ("session_id", "env_id", "env_component_id", "model_component_id")
 _WHOLE_FIELDS = ("num_envs", "base_seed", "max_episodes", "trial_index_base", "max_episode_steps")
@@ -159,7 +95,10 @@ class Limits:
 
 
 class DescribedEnv(Protocol):
-    """An open env that can say what a session needs to know about it."""
+    """An open env that can say what a session needs to know about it.
+
+    A lockstep vector env whose reset may name lanes says so besides, by a true ``resets_named_lanes``.
+    """
 
     @property
     def contract(self) -> EnvContract:
@@ -187,7 +126,11 @@ class SessionSpec:
     """One env session paired with one model session, and how far to run it.
 
     ``episode_seeds`` (by slot) wins over ``base_seed``. ``max_episodes`` bounds episode *starts*; ``None`` runs until
-    cancelled. :meth:`validate` raises :exc:`InvalidSpec`; the engine calls it first.
+    cancelled. ``partial_reset`` drives a ``DISABLED`` lockstep vector by resetting just the lanes that finished.
+    ``seed_route_id`` is mixed into derived seeds, also when it is empty; ``None`` leaves it out. ``finished`` are
+    episodes of an earlier run of this spec: their slots are not played again, and they come first in the report,
+    whose totals include them (their ``step_count`` each in ``total_steps``).
+    :meth:`validate` raises :exc:`InvalidSpec`; the engine calls it first.
     """
 
     env_contract: EnvContract
@@ -208,10 +151,21 @@ class SessionSpec:
     subset_step: bool = False
     env_ceiling: PeerCeiling | None = None
     model_ceiling: PeerCeiling | None = None
+    partial_reset: bool = False
+    seed_route_id: str | None = None
+    finished: tuple[EpisodeSummary, ...] = ()
 
     @classmethod
     def for_env(cls, env: DescribedEnv, **fields: Any) -> Self:
-        """A spec for an open *env*: contract, width, edition, lanes and ceiling are its own, *fields* the rest."""
+        """A spec for an open *env*: contract, width, edition, lanes and ceiling are its own, *fields* the rest.
+
+        Raises :exc:`InvalidSpec` when ``partial_reset`` is asked of an env that cannot reset single lanes.
+        """
+        if fields.get("partial_reset") and not (env.subset_step or getattr(env, "resets_named_lanes", False)):
+            raise InvalidSpec(
+                "partial_reset needs an env that resets lanes by name: this one resets all of them at once. "
+                "A gymnasium vector env in this process can, when it is made with AutoresetMode.DISABLED"
+            )
         facts: dict[str, Any] = {
             "env_contract": env.contract,
             "num_envs": env.contract.num_envs,
@@ -241,6 +195,11 @@ class SessionSpec:
         return self.subset_step and self.num_envs > 1
 
     @property
+    def seeds_by_slot(self) -> bool:
+        """Whether a derived seed depends on the episode's slot alone, and not on lane and time as in a vector."""
+        return self.subset_step or self.num_envs == 1
+
+    @property
     def step_cap(self) -> int | None:
         """Steps after which an episode is truncated: the explicit cap, else the edition's under driver-owned resets."""
         if self.max_episode_steps is not None:
@@ -268,6 +227,7 @@ class SessionSpec:
         if find_edition(self.workflow_edition) is None:
             raise InvalidSpec(_unknown_edition(self.workflow_edition))
         self._validate_autoreset()
+        self._validate_finished()
         self._validate_wire_form()
         return observation_space, action_space
 
@@ -282,6 +242,14 @@ class SessionSpec:
         for field, value in [*numbers, *(("episode_seeds", seed) for seed in cast("Sequence[object]", seeds))]:
             if not isinstance(value, int) and (value is not None or field == "episode_seeds"):
                 raise InvalidSpec(f"{field} must be of type int, not {value!r}")
+        route_id, finished = cast("object", self.seed_route_id), cast("object", self.finished)
+        if route_id is not None and not isinstance(route_id, str):
+            raise InvalidSpec(f"seed_route_id must be text, not {route_id!r}")
+        if not isinstance(finished, (tuple, list)):
+            raise InvalidSpec(f"finished must be a tuple of EpisodeSummary, not {finished!r}")
+        for episode in cast("Sequence[object]", finished):
+            if not isinstance(episode, EpisodeSummary):
+                raise InvalidSpec(f"finished must hold EpisodeSummary only, not {episode!r}")
 
     def _validate_reset_ownership(self) -> None:
         if self.driver_owns_resets:
@@ -301,12 +269,51 @@ class SessionSpec:
             )
         if mode == AutoresetMode.SAME_STEP:
             raise InvalidSpec("SAME_STEP autoreset is reserved but not yet supported by the runtime")
-        if self.num_envs > 1 and not self.subset_step and mode != AutoresetMode.NEXT_STEP:
-            raise InvalidSpec("vectorized runtime sessions (num_envs > 1) require NEXT_STEP autoreset")
+        if self.partial_reset:
+            self._validate_partial_reset()
+        elif self.num_envs > 1 and not self.subset_step and mode != AutoresetMode.NEXT_STEP:
+            raise InvalidSpec(
+                "vectorized runtime sessions (num_envs > 1) require NEXT_STEP autoreset, or partial_reset where the "
+                "env can reset single lanes"
+            )
+
+    def _validate_partial_reset(self) -> None:
+        mode = AutoresetMode(self.env_contract.autoreset_mode)
+        if mode != AutoresetMode.DISABLED:
+            raise InvalidSpec(f"partial_reset needs an env with DISABLED autoreset; this one declares {mode.name}")
+        if self.num_envs == 1:
+            raise InvalidSpec("partial_reset needs a vector env; a single lane is reset whole anyway")
+        if self.subset_step:
+            raise InvalidSpec("partial_reset is for vector envs in lockstep; these lanes are reset one by one anyway")
+
+    def _validate_finished(self) -> None:
+        if not self.finished:
+            return
+        if self.max_episodes is None:
+            raise InvalidSpec("finished needs max_episodes: without a budget no episode is missing")
+        known: set[int] = set()
+        for index in (episode.episode_index for episode in self.finished):
+            if not 1 <= index <= self.max_episodes:
+                raise InvalidSpec(f"finished holds episode {index}; max_episodes asks for 1 to {self.max_episodes}")
+            if index in known:
+                raise InvalidSpec(f"finished holds episode {index} twice")
+            known.add(index)
+        if self.base_seed is None or self.episode_seeds:
+            return
+        if not self.driver_owns_resets:
+            raise InvalidSpec(
+                "finished does not go with base_seed on an env that restarts its lanes itself: it would play the same "
+                "first episodes again"
+            )
+        if not self.seeds_by_slot:
+            raise InvalidSpec(
+                "finished does not go with base_seed on a lockstep vector: its seeds depend on when a lane was reset; "
+                "give episode_seeds"
+            )
 
     def _validate_wire_form(self) -> None:
-        for field in _TEXT_FIELDS:
-            value = getattr(self, field)
+        for field in (*_TEXT_FIELDS, "seed_route_id"):
+            value = getattr(self, field) or ""
             if value.encode(errors="replace").decode() != value:
                 raise InvalidSpec(f"{field} must be text that UTF-8 can carry, not {value!r}")
         seeds = [("base_seed", self.base_seed)] + [("episode_seeds", seed) for seed in self.episode_seeds]
@@ -330,20 +337,3 @@ def check_horizon(execution_horizon: int) -> None:
 def _unknown_edition(name: str) -> str:
     retained = ", ".join(f'"{edition.name}"' for edition in RETAINED_EDITIONS)
     return f'runtime cannot drive workflow edition "{name}"; this build implements [{retained}]'
-
-
-def declares_reset_option(contract: EnvContract, key: str) -> bool:
-    """Whether the env's metadata lists *key* among its reset options, as a list of texts or as one bare text."""
-    declared = contract.metadata.get(ENV_RESET_OPTIONS_KEY)
-    if isinstance(declared, str):
-        return declared == key
-    if isinstance(declared, bytes) or not isinstance(declared, (list, tuple)):
-        return False
-    return key in declared
-
-
-def reset_options_for(contract: EnvContract, key: str, trials: tuple[int, ...]) -> Metadata | None:
-    """The reset options that carry *trials* to a declaring env: one bare integer, or a list in lane order."""
-    if not trials or not declares_reset_option(contract, key):
-        return None
-    return {key: trials[0] if len(trials) == 1 else list(trials)}

@@ -13,7 +13,10 @@ PACKAGE = ROOT / "rlmesh_trio"
 GENERATED = PACKAGE / "wire" / "pb"
 MAX_LINES = 450
 
-VOCABULARY = {f"rlmesh_trio.{name}" for name in ("messages", "spec", "report", "errors", "events", "hooks", "editions")}
+VOCABULARY = {
+    f"rlmesh_trio.{name}"
+    for name in ("messages", "contract", "spec", "report", "errors", "events", "hooks", "editions")
+}
 PURE_MODULES = {
     "rlmesh_trio.engine.route",
     "rlmesh_trio.engine.chunks",

@@ -22,7 +22,7 @@ from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.spaces import codec_for, contract_from_gymnasium
 from rlmesh_trio.spec import AutoresetMode, EnvContract, ValueSpace
 
-__all__ = ("EnvHost", "HostReply", "ScalarHost", "VectorHost", "host_env")
+__all__ = ("EnvHost", "HostReply", "ScalarHost", "VectorHost", "host_env", "only_lanes")
 
 
 class HostReply(NamedTuple):
@@ -44,7 +44,7 @@ class EnvHost(Protocol):
 
     contract: EnvContract
 
-    def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
+    def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset the env, unseeded when *seeds* is empty."""
         ...
 
@@ -141,7 +141,7 @@ class _Host:
         except Exception as failure:
             raise _failed("close", failure) from failure
 
-    def _reset_env(self, seed: int | list[int] | None, options: Metadata | None) -> tuple[Any, Any]:
+    def _reset_env(self, seed: int | list[int | None] | None, options: Metadata | None) -> tuple[Any, Any]:
         arguments: dict[str, Any] = {}
         if seed is not None:
             arguments["seed"] = seed
@@ -167,7 +167,7 @@ class _Host:
 class ScalarHost(_Host):
     """A scalar env: one row."""
 
-    def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
+    def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset the env with the first of *seeds*, unseeded when there is none."""
         started = perf_counter_ns()
         observation, infos = self._reset_env(seeds[0] if seeds else None, options)
@@ -219,8 +219,8 @@ class VectorHost(_Host):
         super().__init__(env, contract)
         self._rows = contract.num_envs
 
-    def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
-        """Reset all lanes; a single seed spreads as seed, seed + 1 and so on."""
+    def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
+        """Reset all lanes, or those of a mask; a single seed spreads as seed, seed + 1 and so on."""
         started = perf_counter_ns()
         one_seed = len(seeds) == 1 or self._rows == 1
         seed = None if not seeds else seeds[0] if one_seed else list(seeds)
@@ -271,6 +271,20 @@ class VectorHost(_Host):
         except SpaceError as wrong:
             raise _strange(wrong) from wrong
         return leaves
+
+
+def only_lanes(
+    lanes: Sequence[int], width: int, seeds: Sequence[int], options: Metadata | None
+) -> tuple[Sequence[int | None], Metadata]:
+    """The seeds and options with which a vector env of *width* lanes resets only *lanes*; *seeds* are aligned to these.
+
+    That is gymnasium's ``reset_mask``: what such a reset observes has a row for every lane, old ones among them.
+    """
+    mask = np.zeros(width, np.bool_)
+    mask[list(lanes)] = True
+    by_lane = dict(zip(lanes, seeds, strict=False))
+    masked: dict[str, Any] = {**(options or {}), "reset_mask": mask}
+    return [by_lane.get(lane) for lane in range(width)] if seeds else (), masked
 
 
 def _owned(value: Any) -> Any:

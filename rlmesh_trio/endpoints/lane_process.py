@@ -58,7 +58,7 @@ class ProcessWorker:
         self._opened = True
         return contract
 
-    async def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
+    async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset in the process."""
         return await self._ask(("reset", tuple(seeds), None if options is None else dict(options)))
 

@@ -36,7 +36,7 @@ class LaneWorker(Protocol):
         """Make the env and return its contract."""
         ...
 
-    async def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
+    async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset the env, unseeded when *seeds* is empty."""
         ...
 
@@ -72,7 +72,7 @@ class InlineWorker:
         self._reset, self._step = host.reset, host.step
         return host.contract
 
-    async def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
+    async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset without waiting: whoever calls has passed a checkpoint."""
         return self._reset(seeds, options)
 
@@ -103,7 +103,7 @@ class ThreadWorker:
         self._reset, self._step = host.reset, host.step
         return host.contract
 
-    async def reset(self, seeds: Sequence[int], options: Metadata | None) -> HostReply:
+    async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset in the thread."""
         return await self._call(lambda: self._reset(seeds, options))
 

@@ -1,7 +1,7 @@
 """An env in this process (or its threads, or its worker processes), driven exactly as a served one.
 
 A scalar env and a list of them are lanes: an operation that names one runs beside those of the others. A vector env
-moves in lockstep: all its lanes, none by name.
+moves in lockstep: all its lanes, none by name, save that one with ``DISABLED`` autoreset resets those it is named.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Literal, cast
 import trio
 
 from rlmesh_trio.editions import CURRENT_EDITION
-from rlmesh_trio.endpoints.env_hosts import HostReply
+from rlmesh_trio.endpoints.env_hosts import HostReply, only_lanes
 from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, lane_infos
 from rlmesh_trio.endpoints.lane_fanout import close_lanes, open_lanes, reset_lanes, step_lanes
 from rlmesh_trio.endpoints.lane_process import ProcessWorker
@@ -79,14 +79,15 @@ async def _close_quietly(workers: Sequence[LaneWorker]) -> None:
 class LocalEnv:
     """One env session over local workers. Made by :func:`open_local_env`; an ``Env`` and a ``DescribedEnv``.
 
-    ``subset_step`` holds for lanes, a single one included, and not for a lockstep vector. ``closed`` says whether
-    :meth:`close` was called.
+    ``subset_step`` holds for lanes, a single one included, and not for a lockstep vector; ``resets_named_lanes`` for a
+    lockstep vector that does not restart its own lanes. ``closed`` says whether :meth:`close` was called.
     """
 
     def __init__(self, workers: Sequence[LaneWorker], contract: EnvContract) -> None:
         self.contract = contract
         self.edition = CURRENT_EDITION.name
         self.subset_step = len(workers) == contract.num_envs
+        self.resets_named_lanes = not self.subset_step and contract.autoreset_mode == AutoresetMode.DISABLED
         self.ceiling: PeerCeiling | None = None
         self.closed = False
         self._workers = workers
@@ -101,11 +102,13 @@ class LocalEnv:
         await trio.lowlevel.checkpoint()
         started = perf_counter_ns()
         named, episode_ids = request.env_indices, request.episode_ids
-        lanes = self._covered(named, episode_ids)
+        lanes = self._covered(named, episode_ids, resets=True)
         seeds = self._seeds_of(request, lanes)
         if self.subset_step and len(lanes) > 1:
             workers = [self._workers[lane] for lane in lanes]
             reply = await reset_lanes(workers, self._observations, seeds, request.options)
+        elif named and not self.subset_step:
+            reply = await self._reset_some(lanes, seeds, request.options)
         else:
             worker = self._workers[lanes[0] if self.subset_step else 0]
             reply = await worker.reset(request.seeds, request.options)
@@ -116,6 +119,14 @@ class LocalEnv:
             endpoint_total_ns=perf_counter_ns() - started,
             phases=Phases(reply.decode_ns, reply.user_ns, reply.encode_ns, lane_skew_ns=reply.lane_skew_ns),
         )
+
+    async def _reset_some(self, lanes: Sequence[int], seeds: Sequence[int], options: Metadata | None) -> HostReply:
+        """Reset *lanes* of a lockstep vector; the observation's rows are theirs, the infos the whole vector's."""
+        width = len(self._all_lanes)
+        reply = await self._workers[0].reset(*only_lanes(lanes, width, seeds, options))
+        rows = self._observations.split(reply.observation, [1] * width)
+        own = self._observations.concatenate([rows[lane] for lane in lanes], [1] * len(lanes))
+        return reply._replace(observation=own)
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
         """Step the named lanes, or all, with one row of *action* each."""
@@ -154,19 +165,19 @@ class LocalEnv:
         self.closed = True
         await close_lanes(self._workers)
 
-    def _covered(self, named: Sequence[int], episode_ids: Sequence[str]) -> Sequence[int]:
-        """The lanes an operation covers."""
+    def _covered(self, named: Sequence[int], episode_ids: Sequence[str], *, resets: bool = False) -> Sequence[int]:
+        """The lanes that a step covers, or an operation that *resets* them."""
         if self.closed:
             raise EndpointError("CLOSED", "the env is closed")
         if not named:
             return self._all_lanes
-        if not self.subset_step:
+        if not (self.subset_step or (resets and self.resets_named_lanes)):
             raise EndpointError("UNSUPPORTED", "a lockstep vector env takes no env_indices", True)
         if len(set(named)) < len(named):
             raise EndpointError("INVALID_ACTION", f"env_indices name a lane twice: {list(named)}", True)
         if min(named) < 0 or max(named) >= len(self._all_lanes):
             raise EndpointError(
-                "INVALID_ACTION", f"env_indices {list(named)}: there are {len(self._workers)} lanes", True
+                "INVALID_ACTION", f"env_indices {list(named)}: there are {len(self._all_lanes)} lanes", True
             )
         if episode_ids and len(episode_ids) != len(named):
             raise EndpointError("INVALID_ACTION", f"{len(episode_ids)} episode ids for {len(named)} lanes", True)
@@ -181,7 +192,8 @@ class LocalEnv:
         seeds = request.seeds
         if len(self._all_lanes) == 1 and not request.env_indices:
             return seeds[:1]
-        if len(seeds) in (0, len(lanes)) or (len(seeds) == 1 and not self.subset_step):
+        spreads = not (self.subset_step or request.env_indices)
+        if len(seeds) in (0, len(lanes)) or (len(seeds) == 1 and spreads):
             return seeds
         raise EndpointError("INVALID_ACTION", f"{len(seeds)} seeds for {len(lanes)} lanes", True)
 

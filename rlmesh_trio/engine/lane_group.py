@@ -16,6 +16,7 @@ from rlmesh_trio.engine.announcer import Announcer, FinishedEpisode
 from rlmesh_trio.engine.batcher import Batcher, Ticket
 from rlmesh_trio.engine.chunks import ChunkBuffer, PredictState
 from rlmesh_trio.engine.listeners import Listeners
+from rlmesh_trio.engine.merged_rows import merged_reply
 from rlmesh_trio.engine.meters import EnvMeter
 from rlmesh_trio.engine.relay import Relay
 from rlmesh_trio.engine.route import LaneSlot, ResetPlan, Route, episode_info
@@ -95,28 +96,39 @@ class LaneGroup:
             raise self._timeout()
 
     async def _episodes(self) -> None:
-        route = self._parts.route
+        parts, everyone = self._parts, self.lanes
+        due, stepped = everyone, None
         while True:
-            plan = route.plan_reset(self.lanes, self._generation, single_lane_group=self._single_lane)
+            others_play = len(due) < len(everyone)
+            plan = parts.route.plan_reset(
+                due, self._generation, single_lane_group=self._single_lane, others_play=others_play
+            )
             if plan is None:
                 return
-            if not await self._play(await self._reset(plan)):
+            reply = await self._reset(due, plan)
+            if others_play and stepped is not None:
+                reply = merged_reply(stepped, reply, due, len(everyone), parts.spec.env_contract)
+            stepped = await self._play(reply)
+            if stepped is None:
                 return
             self._generation += 1
+            if parts.spec.partial_reset:
+                due = [lane for lane in everyone if lane.completed]
 
-    async def _reset(self, plan: ResetPlan) -> EnvReply:
-        """Send one driver-owned reset and start its episodes."""
+    async def _reset(self, lanes: Sequence[LaneSlot], plan: ResetPlan) -> EnvReply:
+        """Send one driver-owned reset of *lanes*, which are all unless others play on, and start its episodes."""
         operation, limit = self._operation, self._parts.spec.limits.env_reset_timeout
         self._buffer.begin_reset()
         if self._generation:
             self._parts.batcher.nudge()
         if plan.partly_covered:
-            logger.warning("episode_seeds cannot cover this reset batch; it runs unseeded (lanes=%d)", len(self.lanes))
+            logger.warning("episode_seeds cannot cover this reset batch; it runs unseeded (lanes=%d)", len(lanes))
+        named = tuple([lane.env_index for lane in lanes])
         request = ResetRequest(
             seeds=plan.seeds,
             options=plan.options,
             timeout_ms=_milliseconds(limit),
-            env_indices=self._env_indices,
+            env_indices=named if len(lanes) < len(self.lanes) else self._env_indices,
             episode_ids=plan.episode_ids,
         )
         started = perf_counter_ns()
@@ -129,7 +141,7 @@ class LaneGroup:
         operation.finish()
         elapsed = perf_counter_ns() - started
         self._parts.reset_meter.record(reply, elapsed)
-        for position, lane in enumerate(self.lanes):
+        for position, lane in enumerate(lanes):
             self._parts.route.start(
                 lane,
                 plan.episode_ids[position],
@@ -138,19 +150,19 @@ class LaneGroup:
                 plan.trials[position] if plan.trials else None,
             )
         self._announcer.renamed()
-        self._address(plan.episode_ids)
+        self._address(tuple([lane.episode_id for lane in self.lanes]))
         cold = self._generation == 0
         if cold:
-            await self._announcer.cold_start(elapsed, sum(not lane.surplus for lane in self.lanes))
-        await self._announcer.started(self.lanes, from_auto_reset=not cold)
+            await self._announcer.cold_start(elapsed, sum(not lane.surplus for lane in lanes))
+        await self._announcer.started(lanes, from_auto_reset=not cold)
         return reply
 
     def _address(self, episode_ids: tuple[str, ...]) -> None:
         """From now on steps carry these ids."""
         self._target = StepTarget(_milliseconds(self._step_limit), self._env_indices, episode_ids)
 
-    async def _play(self, reply: EnvReply) -> bool:
-        """Step from a reset's reply on; true when a driver-owned reset is due, false when the group is finished."""
+    async def _play(self, reply: EnvReply) -> EnvReply | None:
+        """Step from a reset's reply on; the step after which a reset is due, or ``None`` when the group is finished."""
         parts, buffer, ticket, lanes = self._parts, self._buffer, self._ticket, self.lanes
         route, listeners, env = parts.route, parts.listeners, parts.env
         to_model, to_env, announcer = parts.relay.to_model, parts.relay.to_env, self._announcer
@@ -205,9 +217,9 @@ class LaneGroup:
                 await self._end(ended)
             if (rolled or ended) and self._finished():
                 await self._stop()
-                return False
+                return None
             if ended and self._owns_resets:
-                return True
+                return reply
             observation, is_reset, infos = reply.observation, False, reply.infos if rolled else None
 
     def _observed(self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool) -> None:

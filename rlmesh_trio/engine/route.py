@@ -5,13 +5,14 @@ depend on which lane played it or when.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from math import inf
 
 import attrs
 import numpy as np
 
-from rlmesh_trio.engine.seeds import episode_seed
+from rlmesh_trio.engine.seeds import episode_seed, slot_seed
 from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata, MetaValue
 from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import SessionSpec, reset_options_for
@@ -98,21 +99,25 @@ class ResetPlan:
 
 
 class Route:
-    """One env session paired with one model session. Methods that refuse an illegal call change nothing."""
+    """One env session paired with one model session. Methods that refuse an illegal call change nothing.
+
+    The books of a spec with finished episodes begin with these: summarised, counted, and their slots taken.
+    """
 
     def __init__(self, spec: SessionSpec, *, new_id: Callable[[], str], unix_ns: Callable[[], int]) -> None:
         self.spec = spec
         self.new_id = new_id
         self.unix_ns = unix_ns
-        self.total_steps = 0
-        self.total_episodes = 0
-        self.summaries: list[EpisodeSummary] = []
+        self.total_steps = sum(episode.step_count for episode in spec.finished)
+        self.total_episodes = len(spec.finished)
+        self.summaries: list[EpisodeSummary] = list(spec.finished)
         self.records = RecordBook()
         self.session_id = spec.session_id
         self.env_id = spec.env_id
         self._requests = 0
-        self._next_slot = 0
-        self._next_trial = 0
+        self._unplayed = _slots_except({episode.episode_index - 1 for episode in spec.finished})
+        self._startable = inf if spec.max_episodes is None else spec.max_episodes - len(spec.finished)
+        self._surplus_trials = count(spec.max_episodes or 0)
         self._success_keys = spec.edition.success_keys
         self._trial_option = spec.edition.trial_index_option
         self._max_seconds = spec.max_episode_seconds
@@ -129,41 +134,43 @@ class Route:
         """Whether as many episodes completed as were asked for."""
         return self.spec.max_episodes is not None and self.total_episodes >= self.spec.max_episodes
 
-    def claim(self, count: int) -> tuple[int, ...]:
-        """Take *count* consecutive slots, or none at all when the budget cannot grant them."""
-        budget = self.spec.max_episodes
-        if budget is not None and self._next_slot + count > budget:
-            return ()
-        return self._take(count)
+    def claim(self, wanted: int) -> tuple[int, ...]:
+        """Take the *wanted* lowest slots left, or none at all when the budget cannot grant them."""
+        return self._take(wanted) if wanted <= self._startable else ()
 
-    def claim_up_to(self, count: int) -> tuple[int, ...]:
-        """Take as many of *count* consecutive slots as the budget still has."""
-        budget = self.spec.max_episodes
-        return self._take(count if budget is None else max(0, min(count, budget - self._next_slot)))
+    def claim_up_to(self, wanted: int) -> tuple[int, ...]:
+        """Take as many of the *wanted* lowest slots left as the budget still has."""
+        return self._take(int(min(wanted, self._startable)))
 
-    def _take(self, count: int) -> tuple[int, ...]:
-        first = self._next_slot
-        self._next_slot += count
-        return tuple(range(first, self._next_slot))
+    def _take(self, granted: int) -> tuple[int, ...]:
+        self._startable -= granted
+        return tuple(islice(self._unplayed, granted))
 
-    def claim_trials(self, count: int) -> tuple[int, ...]:
-        """The next *count* trial ordinals; none under env-owned resets."""
+    def trials_of(self, slots: Sequence[int | None]) -> tuple[int, ...]:
+        """The trial ordinals of episodes by slot, those without one counting on from the budget.
+
+        None at all under env-owned resets.
+        """
         if not self.spec.driver_owns_resets:
             return ()
-        first = self._next_trial
-        self._next_trial += count
         base = self.spec.trial_index_base or 0
-        return tuple(min(base + ordinal, _MAX_TRIAL) for ordinal in range(first, self._next_trial))
+        ordinals = [next(self._surplus_trials) if slot is None else slot for slot in slots]
+        return tuple([min(base + ordinal, _MAX_TRIAL) for ordinal in ordinals])
 
-    def plan_reset(self, lanes: Sequence[LaneSlot], generation: int, *, single_lane_group: bool) -> ResetPlan | None:
-        """Claim what a reset of the whole group needs; ``None`` when the budget grants it no slot."""
+    def plan_reset(
+        self, lanes: Sequence[LaneSlot], generation: int, *, single_lane_group: bool, others_play: bool = False
+    ) -> ResetPlan | None:
+        """Claim what a reset of *lanes* needs; ``None`` when the budget grants it no slot.
+
+        While *others_play* on in the same vector the lanes cannot stay as they are: they are reset as surplus then.
+        """
         width = len(lanes)
         granted = self.claim(1) if single_lane_group else self.claim_up_to(width)
-        if not granted:
+        if not granted and not others_play:
             return None
         slots = granted + (None,) * (width - len(granted))
-        trials = self.claim_trials(width)
-        seeds, partly = self._seeds(lanes, slots, generation, single_lane_group)
+        trials = self.trials_of(slots)
+        seeds, partly = self._seeds(lanes, slots, generation)
         return ResetPlan(
             episode_ids=tuple(self.new_id() for _ in lanes),
             slots=slots,
@@ -174,20 +181,23 @@ class Route:
         )
 
     def _seeds(
-        self, lanes: Sequence[LaneSlot], slots: tuple[int | None, ...], generation: int, single_lane_group: bool
+        self, lanes: Sequence[LaneSlot], slots: tuple[int | None, ...], generation: int
     ) -> tuple[tuple[int, ...], bool]:
+        """A seed for every lane or none at all, and whether a list could have given some of them.
+
+        Where seeds go by slot a surplus lane takes the first one's: nobody counts what it plays.
+        """
         spec = self.spec
-        if spec.episode_seeds:
-            listed = [spec.episode_seeds[slot] for slot in slots if slot is not None and slot < len(spec.episode_seeds)]
-            complete = len(listed) == len(lanes)
-            return (tuple(listed) if complete else ()), bool(listed) and not complete
+        if spec.episode_seeds or spec.seeds_by_slot:
+            by_slot = [slot_seed(spec, slot) for slot in slots if slot is not None]
+            known = [seed for seed in by_slot if seed is not None]
+            if not known or len(known) < len(by_slot):
+                return (), bool(known)
+            return (*known, *known[:1] * (len(slots) - len(known))), False
         if spec.base_seed is None:
             return (), False
-        if single_lane_group:
-            slot = slots[0]
-            return (episode_seed(spec.base_seed, spec.session_id, slot or 0, 0),), False
-        seeds = tuple(episode_seed(spec.base_seed, spec.session_id, generation, lane.env_index) for lane in lanes)
-        return seeds, False
+        base, session_id, route_id = spec.base_seed, spec.session_id, spec.seed_route_id
+        return tuple([episode_seed(base, session_id, generation, x.env_index, route_id=route_id) for x in lanes]), False
 
     def start(self, lane: LaneSlot, episode_id: str, slot: int | None, seed: int | None, trial: int | None) -> None:
         """Move *lane* to a new episode: what was known of the old one is forgotten now and not earlier."""
@@ -289,6 +299,11 @@ class Route:
         if self.spec.max_episodes is not None:
             self.summaries.append(summary)
         return summary
+
+
+def _slots_except(taken: set[int]) -> Iterator[int]:
+    """All slots but those in *taken*, ascending."""
+    return (slot for slot in count() if slot not in taken)
 
 
 def episode_info(lanes: Sequence[LaneSlot]) -> tuple[EpisodeInfo, ...]:

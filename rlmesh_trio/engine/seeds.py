@@ -1,6 +1,9 @@
-"""Reset seeds derived from a base seed: a stable 63-bit hash that any implementation of the protocol agrees on."""
+"""Reset seeds: given by slot, or derived by a stable 63-bit hash that any implementation of the protocol agrees on."""
 
-__all__ = ("episode_seed",)
+from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.spec import SessionSpec
+
+__all__ = ("check_finished_seeds", "episode_seed", "slot_seed")
 
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
@@ -22,3 +25,33 @@ def episode_seed(base_seed: int, session_id: str, generation: int, lane: int, *,
     for byte in base_seed.to_bytes(8, "little", signed=True) + coordinates:
         digest = (digest ^ byte) * _FNV_PRIME & _U64
     return digest & _I63
+
+
+def slot_seed(spec: SessionSpec, slot: int) -> int | None:
+    """The seed *spec* gives the episode of *slot*, listed or derived; ``None`` leaves it to the env.
+
+    In a lockstep vector only listed seeds go by slot.
+    """
+    if spec.episode_seeds:
+        return spec.episode_seeds[slot] if slot < len(spec.episode_seeds) else None
+    if spec.base_seed is None:
+        return None
+    return episode_seed(spec.base_seed, spec.session_id, slot, 0, route_id=spec.seed_route_id)
+
+
+def check_finished_seeds(spec: SessionSpec) -> None:
+    """Raise :exc:`InvalidSpec` for a finished episode that was played with another seed than *spec* gives its slot.
+
+    An unseeded episode of a lockstep vector passes: there a whole batch goes without seeds where the list ends.
+    """
+    for episode in spec.finished:
+        seed = slot_seed(spec, episode.episode_index - 1)
+        if episode.seed != seed and (spec.seeds_by_slot or episode.seed is not None):
+            raise InvalidSpec(
+                f"finished episode {episode.episode_index} was played with {_told(episode.seed)}, this spec gives it "
+                f"{_told(seed)}: resume with the seeds the run began with"
+            )
+
+
+def _told(seed: int | None) -> str:
+    return "no seed" if seed is None else f"the seed {seed}"

@@ -22,6 +22,7 @@ from rlmesh_trio.engine.relay import Relay, RelayPolicy
 from rlmesh_trio.engine.route import LaneSlot
 from rlmesh_trio.engine.route import Route as RouteBooks
 from rlmesh_trio.engine.schedulers import EagerScheduler, Scheduler
+from rlmesh_trio.engine.seeds import check_finished_seeds
 from rlmesh_trio.engine.streams import EventStream
 from rlmesh_trio.engine.watchdog import Watchdog
 from rlmesh_trio.errors import EngineInternalError, InvalidSpec, RouteCancelled, SessionError
@@ -61,8 +62,12 @@ class Session:
         unix_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         spaces = spec.validate()
+        check_finished_seeds(spec)
         if prefetch_lead < 0:
             raise InvalidSpec(f"prefetch_lead must not be negative, not {prefetch_lead}")
+        history = model.wants_history()
+        if history and spec.partial_reset:
+            raise InvalidSpec("partial_reset does not go with a model that wants observation history")
         self._spec = spec
         self._model = model
         self._failure: SessionError | None = None
@@ -104,7 +109,6 @@ class Session:
             EnvMeter(telemetry, "env.step", "env"),
             set(),
         )
-        history = model.wants_history()
         self._groups: list[LaneGroup] = []
         for number, group_lanes in enumerate(members):
             source = Route(

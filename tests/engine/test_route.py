@@ -71,12 +71,12 @@ def test_a_seed_is_known_until_the_lane_moves_on() -> None:
 @peer(80)
 def test_trial_claims() -> None:
     route = books(one(None, trial_index_base=100))
-    assert [route.claim_trials(count) for count in (2, 1, 2)] == [(100, 101), (102,), (103, 104)]
+    assert [route.trials_of(route.claim(count)) for count in (2, 1, 2)] == [(100, 101), (102,), (103, 104)]
 
 
 def test_a_trial_ordinal_saturates() -> None:
     route = books(one(None, trial_index_base=2**64 - 2))
-    assert route.claim_trials(4) == (2**64 - 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
+    assert route.trials_of((0, 1, 2, 3)) == (2**64 - 2, 2**64 - 1, 2**64 - 1, 2**64 - 1)
 
 
 def test_records_without_slots() -> None:
@@ -142,7 +142,7 @@ class TestResetPlans:
         assert self.plan(route).slots == (0,)
         assert self.plan(route, generation=1) is None
         assert route.new_id() == "id-2"
-        assert route.claim_trials(1) == (1,)
+        assert route.trials_of((None,)) == (1,)
 
     def test_ids_are_minted_for_all_lanes_and_those_without_a_slot_are_surplus(self) -> None:
         plan = self.plan(books(vector_spec(3, 2)), 3)
