@@ -245,11 +245,9 @@ class SessionSpec:
         route_id, finished = cast("object", self.seed_route_id), cast("object", self.finished)
         if route_id is not None and not isinstance(route_id, str):
             raise InvalidSpec(f"seed_route_id must be text, not {route_id!r}")
-        if not isinstance(finished, (tuple, list)):
-            raise InvalidSpec(f"finished must be a tuple of EpisodeSummary, not {finished!r}")
-        for episode in cast("Sequence[object]", finished):
-            if not isinstance(episode, EpisodeSummary):
-                raise InvalidSpec(f"finished must hold EpisodeSummary only, not {episode!r}")
+        episodes = cast("Sequence[object]", finished) if isinstance(finished, (tuple, list)) else (None,)
+        if not all(isinstance(episode, EpisodeSummary) for episode in episodes):
+            raise InvalidSpec("finished must be a tuple of EpisodeSummary, as the episodes of a report are")
 
     def _validate_reset_ownership(self) -> None:
         if self.driver_owns_resets:

@@ -10,6 +10,7 @@ import pytest
 from rlmesh_trio.editions import CURRENT_EDITION, RETAINED_EDITIONS
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.messages import MetaValue
+from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import (
     ENV_RESET_OPTIONS_KEY,
     MAX_HISTORY_ROWS,
@@ -31,6 +32,10 @@ from tests.engine.peer import peer
 SPACE = ValueSpace(gymnasium.spaces.Discrete(2), (), b"")
 CONTRACT = EnvContract(observation_space=SPACE, action_space=SPACE)
 UNKNOWN_MODE = 99
+
+
+def finished(index: int, seed: int | None = None) -> EpisodeSummary:
+    return EpisodeSummary(index, 0, seed, None, 3, 1.0, True, False, 5, None, None, None)
 
 
 def spec_of(*, mode: int = AutoresetMode.UNSPECIFIED, **fields: Any) -> SessionSpec:
@@ -65,6 +70,8 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"workflow_edition": "2099.01"}, 'cannot drive workflow edition "2099.01"'),
     ({"mode": UNKNOWN_MODE}, "unknown autoreset mode 99 on the wire; this build supports UNSPECIFIED"),
     ({"num_envs": 4, "mode": 3}, "vectorized runtime sessions (num_envs > 1) require NEXT_STEP autoreset"),
+    ({"num_envs": 4, "mode": 1, "partial_reset": True}, "partial_reset needs an env with DISABLED autoreset"),
+    ({"finished": (finished(1),)}, "finished needs max_episodes"),
     ({"session_id": "\udcff"}, "session_id must be text that UTF-8 can carry"),
     ({"base_seed": 2**63}, "base_seed must fit a signed 64-bit integer"),
     ({"limits": Limits(env_step_timeout=math.nan)}, "limits.env_step_timeout must be a finite number of seconds"),
@@ -156,6 +163,7 @@ def test_a_refusal_says_what_it_is_about() -> None:
         {"trial_index_base": -1},
         {"trial_index_base": 2**64},
         {"env_id": "\ud800"},
+        {"seed_route_id": "\ud800"},
         {"limits": Limits(env_reset_timeout=-1)},
         {"limits": Limits(telemetry_window=math.inf)},
     ],
@@ -176,6 +184,11 @@ def test_what_the_wire_cannot_carry_is_refused(fields: dict[str, Any]) -> None:
         ("episode_seeds", (1, np.int64(7))),
         ("episode_seeds", (None,)),
         ("episode_seeds", np.arange(3)),
+        ("seed_route_id", 5),
+        ("seed_route_id", b"route-1"),
+        ("finished", None),
+        ("finished", finished(1)),
+        ("finished", ({"episode_index": 1},)),
     ],
 )
 def test_a_field_of_another_type_is_refused_by_name(field: str, value: Any) -> None:
@@ -346,3 +359,4 @@ def test_the_defaults_of_a_session() -> None:
     assert (spec.session_id, spec.env_component_id, spec.model_component_id) == ("local", "local-env", "local-model")
     assert (spec.workflow_edition, spec.num_envs, spec.max_episodes) == ("2026.06", 1, None)
     assert (spec.env_ceiling, spec.model_ceiling, spec.close_env_on_end) == (None, None, False)
+    assert (spec.partial_reset, spec.seed_route_id, spec.finished) == (False, None, ())
