@@ -22,6 +22,7 @@ PURE_MODULES = {
     "rlmesh_trio.engine.chunks",
     "rlmesh_trio.engine.seeds",
     "rlmesh_trio.engine.relay",
+    "rlmesh_trio.engine.merged_rows",
     "rlmesh_trio.telemetry.aggregate",
     "rlmesh_trio.telemetry.reservoir",
 }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from rlmesh_trio.endpoints.env_hosts import only_lanes
 from rlmesh_trio.endpoints.local_env import LocalEnv, Where, open_local_env
 from rlmesh_trio.endpoints.local_model import open_local_model
 from rlmesh_trio.engine.session import run_session
@@ -54,6 +55,13 @@ async def test_the_named_lanes_start_over_and_the_others_go_on() -> None:
         assert observed(env, reply, 3).tolist() == [[1, 0, 0], [3, 0, 1], [1, 0, 2]]
         told = [(r.episode_id, r.seed, r.env_index, r.step_count, r.truncated) for r in reply.completed]
         assert told == [("c", 3, 2, 2, True), ("b", 2, 1, 3, False)]
+
+
+def test_the_other_lanes_of_the_vector_are_given_no_seed() -> None:
+    seeds, options = only_lanes((2, 0), 4, (30, 10), {"trial_index": 7})
+    assert seeds == [10, None, 30, None]
+    assert options["trial_index"] == 7
+    assert np.asarray(options["reset_mask"]).tolist() == [True, False, True, False]
 
 
 async def test_a_single_seed_is_that_of_the_one_lane_and_none_is_none() -> None:
