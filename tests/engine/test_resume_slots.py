@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmesh_trio.engine.route import Route
-from rlmesh_trio.engine.session import Session, run_session
+from rlmesh_trio.engine.seeds import check_finished_seeds
+from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.errors import InvalidSpec, SessionError
 from rlmesh_trio.events import EpisodeCompleted, EpisodeStarted, SessionEnded
 from rlmesh_trio.report import EpisodeSummary, Report
-from rlmesh_trio.spec import ENV_RESET_OPTIONS_KEY, AutoresetMode, SessionSpec
+from rlmesh_trio.spec import ENV_RESET_OPTIONS_KEY, SessionSpec
 from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel, contract, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder
 from tests.engine.seeded import SeededVector, by_slot, partial_spec, played
@@ -159,17 +160,14 @@ class TestWrongSeeds:
         whole, _ = await played(one(3, base_seed=1))
         spec = one(3, base_seed=1, session_id="other", finished=tuple(whole.episodes[:1]))
         with pytest.raises(InvalidSpec, match="finished episode 1 was played with the seed"):
-            Session(spec, ScriptedEnv(1), ScriptedModel())
+            check_finished_seeds(spec)
 
     def test_an_unseeded_batch_of_a_vector_is_no_mistake(self) -> None:
         spec = partial_spec(2, 4, (7, 8, 9), finished=(summary(3, None),))
-        Session(spec, ScriptedEnv(1, 1), ScriptedModel())
-        wrong = attrs.evolve(spec, finished=(summary(3, 5),))
+        check_finished_seeds(spec)
         with pytest.raises(InvalidSpec, match="the seed 5, this spec gives it the seed 9"):
-            Session(wrong, ScriptedEnv(1, 1), ScriptedModel())
+            check_finished_seeds(attrs.evolve(spec, finished=(summary(3, 5),)))
 
     def test_a_vector_that_was_seeded_cannot_go_on_unseeded(self) -> None:
-        spec = vector_spec(2, 4, finished=(summary(1, 5),))
-        assert spec.env_contract.autoreset_mode == AutoresetMode.NEXT_STEP
         with pytest.raises(InvalidSpec, match="the seed 5, this spec gives it no seed"):
-            Session(spec, ScriptedEnv(1, 1), ScriptedModel())
+            check_finished_seeds(vector_spec(2, 4, finished=(summary(1, 5),)))
