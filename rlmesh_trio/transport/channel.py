@@ -94,8 +94,10 @@ class Channel:
         self._nursery.start_soon(self._service.run)
 
     async def ready(self) -> None:
-        """Wait until the connection is served."""
+        """Wait until the connection is served; raises :exc:`~rlmesh_trio.errors.ConnectError` when it will not be."""
         await self._service.ready.wait()
+        if self._service.gone.is_set():
+            raise self._ended()
 
     async def redial(self, limit: float) -> None:
         """Drop the connection and make one attempt at another, which has *limit* seconds as the first had its own.
@@ -125,7 +127,7 @@ class Channel:
         self._service.stop()
 
     def _ended(self) -> ConnectError:
-        return ConnectError(f"the session with {self.address} was left")
+        return ConnectError(f"the session with {self.address} has been left")
 
     @contextmanager
     def deadline(self, awaited: str) -> Generator[None]:

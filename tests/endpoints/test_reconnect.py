@@ -326,7 +326,7 @@ async def test_leaving_ends_a_reconnect(moment: str) -> None:
         await fake.serve(stream)
 
     async def reconnect(env: RemoteEnv) -> None:
-        with pytest.raises(ConnectError, match=f"the session with tcp://{env.address} was left"):
+        with pytest.raises(ConnectError, match=f"the session with tcp://{env.address} has been left"):
             await env.reconnect()
 
     with trio.fail_after(5):

@@ -6,8 +6,9 @@ from typing import cast
 
 import pytest
 import trio
+import trio_asyncio
 
-from rlmesh_trio.errors import ConnectError, HandshakeError
+from rlmesh_trio.errors import ConnectError, EngineInternalError, HandshakeError
 from rlmesh_trio.transport.address import Address, parse_address
 from rlmesh_trio.transport.channel import Channel, open_channel
 from rlmesh_trio.transport.dial import dial
@@ -63,6 +64,28 @@ async def test_each_connection_has_its_own_limit() -> None:
             await call(channel)
         await channel.redial(5)
         assert await call(channel) == b"late"
+
+
+async def test_a_connection_that_cannot_be_served_ends_the_channel_and_hangs_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def serve(stream: FakeStream) -> None:
+        await stream.end()
+
+    def open_loop() -> None:
+        raise OSError("too many open files")
+
+    async def redial(channel: Channel) -> None:
+        with pytest.raises(ConnectError, match="has been left"):
+            await channel.redial(5)
+
+    with trio.fail_after(5):
+        async with fake_server(serve) as address, trio.open_nursery() as outside:
+            with pytest.raises(EngineInternalError, match=r"the connection to .* crashed"):  # noqa: PT012
+                async with open_channel(parse_address(address), token=None, limit=5) as channel:
+                    monkeypatch.setattr(trio_asyncio, "open_loop", open_loop)
+                    outside.start_soon(redial, channel)
+                    await trio.sleep_forever()
 
 
 async def test_one_attempt_does_not_wait_for_a_server(tmp_path: Path) -> None:
