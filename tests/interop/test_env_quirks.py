@@ -56,17 +56,24 @@ async def test_a_step_in_the_episode_of_the_client_before(shared_env: StartPeer)
 
 
 async def test_a_deadline_is_told_when_the_step_is_over() -> None:
-    with start_env_peer("--length", "2", "--sleep", "0.2") as peer:
+    with start_env_peer("--length", "2", "--sleep", "0.1") as peer:
         async with env_wire(peer.address) as wire:
             await wire.ask(reset("one"))
             late = await wire.ask(step(1, timeout_ms=50))
             assert failed(late) == ("TIMEOUT", True)
             assert late.endpoint_total_ns is not None
-            assert late.endpoint_total_ns >= 200_000_000
+            assert late.endpoint_total_ns >= 100_000_000
             last = await wire.ask(step(1))
-    assert clocks(last) == [2]
-    (record,) = last.step.completed_episodes
-    assert (record.step_count, record.cumulative_reward) == (1, 1.1)
+            assert clocks(last) == [2]
+            (record,) = last.step.completed_episodes
+            assert (record.step_count, record.cumulative_reward) == (1, 1.1)
+            await wire.ask(reset("two"))
+            await wire.ask(step(1))
+            assert failed(await wire.ask(step(1, timeout_ms=50))) == ("TIMEOUT", True)  # it was the last of its episode
+            await wire.ask(reset("three"))
+            (record,) = (await wire.ask(step(1))).step.completed_episodes
+            assert (record.episode_id, record.step_count) == ("two", 1)
+            assert (record.terminated, record.truncated) == (False, True)
 
 
 async def test_a_hung_lane() -> None:

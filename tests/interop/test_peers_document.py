@@ -32,7 +32,7 @@ def test_the_bytes_are_messages(leg: str) -> None:
 
 def test_every_test_that_is_named_exists_and_every_test_is_named() -> None:
     tests = {name for module in (test_env_quirks, test_model_quirks) for name in vars(module) if name[:5] == "test_"}
-    named = [name for name in re.findall(r"`-k (\w+)`", TEXT) if name != "NAME"]
+    named = [name for name in re.findall(r"`-k\s(\w+)`", TEXT) if name != "NAME"]
     assert len(named) > 20
     for name in named:
         assert any(name in test for test in tests), name
