@@ -14,7 +14,7 @@ from rlmesh_trio.endpoints.model import Model
 from rlmesh_trio.endpoints.remote_env import connect_env
 from rlmesh_trio.engine.schedulers import Scheduler
 from rlmesh_trio.engine.seeds import check_finished_seeds
-from rlmesh_trio.engine.session import Session, new_episode_id, open_session
+from rlmesh_trio.engine.session import Session, open_session
 from rlmesh_trio.errors import HandshakeError, InvalidSpec
 from rlmesh_trio.events import EnvConnected, ModelConnected, Route
 from rlmesh_trio.hooks import Hooks
@@ -121,7 +121,7 @@ async def open_run(
     options that do not fit, and what the model raises when it is told its route. Then the session exists.
     """
     async with env as opened_env:
-        spec = SessionSpec.for_env(opened_env, **({"env_id": new_episode_id()} | fields))
+        spec = SessionSpec.for_env(opened_env, **fields)
         source = Route(spec.env_id, spec.env_component_id, spec.model_component_id)
         if hooks is not None:
             await _announce(hooks.env_connected, EnvConnected(spec.session_id, source, spec.env_id))

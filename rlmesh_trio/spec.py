@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, cast
 
 import attrs
+import uuid_utils
 
 from rlmesh_trio.contract import (
     ENV_RESET_OPTIONS_KEY,
@@ -159,6 +160,8 @@ class SessionSpec:
     def for_env(cls, env: DescribedEnv, **fields: Any) -> Self:
         """A spec for an open *env*: contract, width, edition, lanes and ceiling are its own, *fields* the rest.
 
+        ``env_id`` is a fresh UUIDv7 unless given: a model server keeps its routes apart by that id alone.
+
         Raises :exc:`InvalidSpec` when ``partial_reset`` is asked of an env that cannot reset single lanes.
         """
         if fields.get("partial_reset") and not (env.subset_step or getattr(env, "resets_named_lanes", False)):
@@ -167,6 +170,7 @@ class SessionSpec:
                 "A gymnasium vector env in this process can, when it is made with AutoresetMode.DISABLED"
             )
         facts: dict[str, Any] = {
+            "env_id": str(uuid_utils.uuid7()),
             "env_contract": env.contract,
             "num_envs": env.contract.num_envs,
             "workflow_edition": env.edition,
