@@ -256,6 +256,14 @@ def test_a_spec_for_an_open_env_takes_its_facts_and_ones_own_fields() -> None:
     assert SessionSpec.for_env(OpenEnv(contract, "2026.06", True, None), num_envs=2).num_envs == 2
 
 
+def test_each_spec_made_for_an_env_is_a_route_of_its_own() -> None:
+    env = OpenEnv(EnvContract(), "2026.06", True, None)
+    first, second = (SessionSpec.for_env(env) for _ in range(2))
+    assert len(first.env_id) == 36
+    assert first.env_id != second.env_id
+    assert SessionSpec.for_env(env, env_id="mine").env_id == "mine"
+
+
 class TestLimits:
     KEYS: tuple[str, ...] = (
         "envConnectTimeoutMs",
