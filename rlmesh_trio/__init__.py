@@ -9,7 +9,8 @@ from rlmesh_trio.endpoints.local_env import LocalEnv, open_local_env
 from rlmesh_trio.endpoints.local_model import LocalModel, open_local_model
 from rlmesh_trio.endpoints.remote_env import RemoteEnv, connect_env
 from rlmesh_trio.endpoints.remote_model import RemoteModel, connect_model
-from rlmesh_trio.engine.schedulers import EagerScheduler, Scheduler
+from rlmesh_trio.engine.adaptive import Adaptive
+from rlmesh_trio.engine.schedulers import EagerScheduler, FullBatch, PatientScheduler, Scheduler
 from rlmesh_trio.engine.session import Session, open_session, run_session
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.hooks import Hooks
@@ -20,12 +21,15 @@ from rlmesh_trio.spec import Limits, SessionSpec
 __version__ = "0.1.0"
 
 __all__ = (
+    "Adaptive",
     "EagerScheduler",
     "EpisodeSummary",
+    "FullBatch",
     "Hooks",
     "Limits",
     "LocalEnv",
     "LocalModel",
+    "PatientScheduler",
     "RemoteEnv",
     "RemoteModel",
     "Report",

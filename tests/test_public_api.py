@@ -10,12 +10,15 @@ from rlmesh_trio import cli
 
 def test_the_public_names() -> None:
     assert set(rlmesh_trio.__all__) == {
+        "Adaptive",
         "EagerScheduler",
         "EpisodeSummary",
+        "FullBatch",
         "Hooks",
         "Limits",
         "LocalEnv",
         "LocalModel",
+        "PatientScheduler",
         "RemoteEnv",
         "RemoteModel",
         "Report",

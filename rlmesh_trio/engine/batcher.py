@@ -152,6 +152,10 @@ class Batcher:
         self._evict_meter = telemetry.series("model.reset_adapter", "model", "rpc.total")
         watchdog.watch(self._operation)
 
+    def ticket(self, number: int, lanes: Sequence[LaneSlot], buffer: ChunkBuffer) -> Ticket:
+        """The standing order of group *number*."""
+        return Ticket(self, number, lanes, buffer)
+
     @property
     def holds_back(self) -> bool:
         """Whether tickets wait that no predict has taken: a group that blocks may be the last, and force them."""

@@ -13,7 +13,7 @@ import attrs
 
 from rlmesh_trio.endpoints.env import Env
 from rlmesh_trio.engine.announcer import Announcer, FinishedEpisode
-from rlmesh_trio.engine.batcher import Batcher, Ticket
+from rlmesh_trio.engine.batcher import Batcher
 from rlmesh_trio.engine.chunks import ChunkBuffer, PredictState
 from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.engine.merged_rows import merged_reply
@@ -69,7 +69,7 @@ class LaneGroup:
         self._parts = parts
         self._announcer = announcer
         self._buffer = buffer
-        self._ticket = Ticket(parts.batcher, number, lanes, buffer)
+        self._ticket = parts.batcher.ticket(number, lanes, buffer)
         self._operation = Operation()
         parts.watchdog.watch(self._operation)
         spec = parts.spec

@@ -18,6 +18,7 @@ from rlmesh_trio.engine.ending import end_session
 from rlmesh_trio.engine.lane_group import LaneGroup, SessionParts
 from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.engine.meters import EnvMeter
+from rlmesh_trio.engine.patience import PatientBatcher, is_patient
 from rlmesh_trio.engine.relay import Relay, RelayPolicy
 from rlmesh_trio.engine.route import LaneSlot
 from rlmesh_trio.engine.route import Route as RouteBooks
@@ -85,16 +86,12 @@ class Session:
         lanes = [LaneSlot(index) for index in range(spec.num_envs)]
         members = [[lane] for lane in lanes] if spec.drives_lanes else [lanes]
         eager = scheduler is None or type(scheduler) is EagerScheduler
-        batcher = Batcher(
-            spec,
-            route,
-            model,
-            None if eager else scheduler,
-            watchdog,
-            telemetry,
-            groups=len(members),
-            fail=self._fail,
-        )
+        groups, fail = len(members), self._fail
+        if is_patient(scheduler):
+            batcher = PatientBatcher(spec, route, model, scheduler, watchdog, telemetry, groups=groups, fail=fail)
+        else:
+            impatient = None if eager else scheduler
+            batcher = Batcher(spec, route, model, impatient, watchdog, telemetry, groups=groups, fail=fail)
         relay = Relay(model_ceiling=spec.model_ceiling, env_ceiling=spec.env_ceiling, policy=relay_policy)
         self._parts = SessionParts(
             spec,
