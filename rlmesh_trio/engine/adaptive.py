@@ -23,8 +23,8 @@ _LOOK_EVERY = 8
 _WINDOWS_KEPT = 16
 _EAGER_WINDOWS_NEEDED = 2
 _TRIAL_WINDOWS = 8
+_FIRST_REST = 32
 _SHARES = np.linspace(0.0, 1.0, 17)[1:]
-_FORGIVENESS = 0.99
 
 
 @attrs.frozen
@@ -47,8 +47,8 @@ class Adaptive:
     times seen, and the predict times fitted as a fixed part plus a part per row, the mean round is worked out for
     going at once and for holding each dispatch until a certain share of the steps can be over (no longer than until
     all lanes wait); the best hold is taken if it shortens the round by the fraction *gain*. What a round really takes
-    is measured as well: a hold that turns out no shorter than going at once is given up, and asked for twice as much
-    the next time.
+    is measured as well: a hold that turns out no better than going at once is given up, and tried again after a rest
+    that doubles each time.
 
     Models that answer separate calls, which overlap, are never held back. Raises :exc:`InvalidSpec` for a *gain* that
     is not between 0 and 1.
@@ -59,7 +59,7 @@ class Adaptive:
             raise InvalidSpec(f"Adaptive: gain must be a fraction between 0 and 1, not {gain!r}")
         self.wake_at: float | None = None
         self.hold = 0.0
-        self._gain = self._gain_asked = gain
+        self._gain = gain
         self._clock = clock
         self._away: dict[int, float] = {}
         self._steps: deque[float] = deque(maxlen=_STEPS_KEPT)
@@ -72,6 +72,7 @@ class Adaptive:
         self._looked_at: float | None = None
         self._landings = 0
         self._rows = 0
+        self._rest, self._resting = _FIRST_REST, 0
         self._eager_rounds: deque[float] = deque(maxlen=_WINDOWS_KEPT)
         self._held_rounds: deque[float] = deque(maxlen=_WINDOWS_KEPT)
 
@@ -114,28 +115,28 @@ class Adaptive:
         if self._separate:
             self.hold = 0.0
             return
-        self._gain_asked = max(self._gain, self._gain_asked * _FORGIVENESS)
-        if self._disappointed():
-            self.hold = 0.0
-            self._gain_asked = min(0.5, 2 * self._gain_asked)
+        if self._resting:
+            self._resting -= 1
             return
+        if self.hold and len(self._held_rounds) >= _TRIAL_WINDOWS:
+            if median(self._held_rounds) > median(self._eager_rounds) * (1 - self._gain / 3):
+                self.hold = 0.0
+                self._resting = self._rest
+                self._rest *= 2
+                return
+            self._rest = _FIRST_REST
         self._time = fit_predict_time(self._predicts, self._time.per_row)
         steps = np.sort(np.array(self._steps))
         holds = np.concatenate([[0.0], np.quantile(steps, _SHARES, method="higher")])
         rounds = mean_rounds(steps, holds, self._time, self._lanes)
         best = int(np.argmin(rounds))
-        asked = self._gain_asked / 2 if self.hold else self._gain_asked
+        asked = self._gain / 2 if self.hold else self._gain
         if rounds[best] >= rounds[0] * (1 - asked):
             self.hold = 0.0
             return
         if not self.hold:
             self._held_rounds.clear()
         self.hold = float(holds[best])
-
-    def _disappointed(self) -> bool:
-        if not self.hold or len(self._held_rounds) < _TRIAL_WINDOWS:
-            return False
-        return median(self._held_rounds) > median(self._eager_rounds) * (1 - self._gain / 3)
 
 
 def fit_predict_time(predicts: Collection[tuple[int, float]], per_row: float) -> PredictTime:

@@ -2,7 +2,7 @@
 played them, how long anything took, how predicts were batched, or in which order tasks ran."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import pytest
@@ -11,6 +11,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmesh_trio.engine.schedulers import EagerScheduler, Scheduler
 from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.messages import (
     EnvReply,
@@ -152,6 +153,7 @@ class World:
     fuses: bool = False
     delay_seed: int | None = None
     horizon: int = 1
+    scheduler: Callable[[], Scheduler] = EagerScheduler
 
     def spec(self) -> SessionSpec:
         return one(
@@ -170,7 +172,7 @@ class World:
         policy = PurePolicy(horizon=self.horizon, fuses=self.fuses, delays=delays)
 
         async def main() -> list[tuple[object, ...]]:
-            report = await run_session(self.spec(), env, policy)
+            report = await run_session(self.spec(), env, policy, scheduler=self.scheduler())
             return [
                 (
                     s.episode_index,
