@@ -12,10 +12,19 @@ from benchmarks.budgets import Budget, Cost, run_budget
 from benchmarks.children import start
 from benchmarks.overlap import SHARE_GOALS
 from benchmarks.races import Outcome, Race, run_race
-from benchmarks.tables import cost_record, cost_table, outcome_record, outcome_table, share_table
+from benchmarks.schedulers import CONTESTS, Contest, Standing, run_contest
+from benchmarks.tables import (
+    cost_record,
+    cost_table,
+    outcome_record,
+    outcome_table,
+    share_table,
+    standing_record,
+    standing_table,
+)
 
 RACES = (*throughput.RACES, *all_hooks.RACES, *streaming.RACES, *images.RACES, *overlap.RACES)
-TABLE_WIDTH = 110
+TABLE_WIDTH = 120
 BUDGETS = (*engine_cost.BUDGETS, *codec_cost.BUDGETS)
 
 
@@ -29,18 +38,21 @@ def main(case: tuple[str, ...], rounds: int, path: Path | None, quick: bool, onl
     """Measure the CASEs whose name begins with one of the given words; all of them without any."""
     races = [race for race in RACES if chosen(race.name, case)]
     budgets = [budget for budget in BUDGETS if chosen(budget.name, case)]
-    if not races and not budgets:
+    contests = [contest for contest in CONTESTS if chosen(contest.name, case)]
+    if not races and not budgets and not contests:
         raise click.BadParameter(f"no case begins with {' or '.join(case)}; --list names them", param_hint="CASE")
     if only_list:
-        for named in (*races, *budgets):
+        for named in (*races, *budgets, *contests):
             click.echo(named.name)
         return
     if quick:
         rounds, races, budgets = 1, [race.quick() for race in races], [budget.quick() for budget in budgets]
+        contests = [contest.quick() for contest in contests]
     outcomes, costs = measure(races, budgets, rounds)
-    show(outcomes, costs)
+    standings = compete(contests, rounds)
+    show(outcomes, costs, standings)
     if path is not None:
-        records = [*map(outcome_record, outcomes), *map(cost_record, costs)]
+        records = [*map(outcome_record, outcomes), *map(cost_record, costs), *map(standing_record, standings)]
         path.write_text(json.dumps(records, indent=2) + "\n")
 
 
@@ -65,7 +77,18 @@ def measure(races: list[Race], budgets: list[Budget], rounds: int) -> tuple[list
     return outcomes, costs
 
 
-def show(outcomes: list[Outcome], costs: list[Cost]) -> None:
+def compete(contests: list[Contest], rounds: int) -> list[Standing]:
+    standings: list[Standing] = []
+    progress = Console(stderr=True)
+    with ExitStack() as running:
+        driver = running.enter_context(start("benchmarks.our_driver")) if any(c.served for c in contests) else None
+        for contest in contests:
+            progress.print(f"{contest.name} …", highlight=False)
+            standings.append(run_contest(contest, rounds, driver))
+    return standings
+
+
+def show(outcomes: list[Outcome], costs: list[Cost], standings: list[Standing]) -> None:
     console = Console(width=max(Console().width, TABLE_WIDTH))
     if outcomes:
         console.print(outcome_table(outcomes))
@@ -73,6 +96,8 @@ def show(outcomes: list[Outcome], costs: list[Cost]) -> None:
         console.print(share_table(overlapped))
     if costs:
         console.print(cost_table(costs))
+    if standings:
+        console.print(standing_table(standings))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import attrs
 
-__all__ = ("Job", "Mode", "Sample", "ServerPlan", "answer_lines")
+__all__ = ("Job", "Mode", "Sample", "SchedulerName", "ServerPlan", "answer_lines")
 
 Mode = Literal["run", "hooks", "stream"]
+SchedulerName = Literal["eager", "full batch", "adaptive"]
 
 
 @attrs.frozen
@@ -31,7 +32,7 @@ class ServerPlan:
 class Job:
     """One run of *episodes* on the server at *address*, with a model that takes *pause* seconds per forward.
 
-    *step_cap* truncates episodes; only the peer's side is ever given one.
+    *step_cap* truncates episodes; only the peer's side is ever given one. *scheduler* is for our side alone.
     """
 
     address: str
@@ -40,6 +41,7 @@ class Job:
     batched: bool = False
     pause: float = 0.0
     step_cap: int | None = None
+    scheduler: SchedulerName = "eager"
 
 
 @attrs.frozen

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.jobs import Job, Sample, answer_lines
 from benchmarks.listeners import EveryHook
+from benchmarks.schedulers import make_scheduler
 from benchmarks.timing import Forwards, Stopwatch
 from rlmesh_trio import Report, Session, SessionSpec, connect_env, open_local_model, open_session, run_session
 
@@ -33,7 +34,8 @@ async def measure(job: Job) -> Sample:
                     report = await follow(session)
             else:
                 hooks = EveryHook() if job.mode == "hooks" else None
-                report = await run_session(spec, env, model, hooks=hooks)
+                scheduler = make_scheduler(job.scheduler, spec.num_envs)
+                report = await run_session(spec, env, model, hooks=hooks, scheduler=scheduler)
         return stopwatch.sample(sum(episode.step_count for episode in report.episodes), forwards)
 
 

@@ -9,8 +9,17 @@ from benchmarks.budgets import Cost
 from benchmarks.jobs import Sample
 from benchmarks.overlap import SHARE_GOALS, share_of_bound
 from benchmarks.races import Outcome
+from benchmarks.schedulers import SCHEDULERS, Standing
 
-__all__ = ("cost_record", "cost_table", "outcome_record", "outcome_table", "share_table")
+__all__ = (
+    "cost_record",
+    "cost_table",
+    "outcome_record",
+    "outcome_table",
+    "share_table",
+    "standing_record",
+    "standing_table",
+)
 
 
 def outcome_table(outcomes: Sequence[Outcome]) -> Table:
@@ -54,6 +63,19 @@ def cost_table(costs: Sequence[Cost]) -> Table:
     return table
 
 
+def standing_table(standings: Sequence[Standing]) -> Table:
+    """Rates as multiples of the eager one, each with its mean batch."""
+    table = Table(title="schedulers, lane steps per second (mean batch)")
+    for heading in ("case", *SCHEDULERS, "best"):
+        table.add_column(heading, justify="left" if heading in {"case", "best"} else "right", no_wrap=True)
+    for standing in standings:
+        rates, batches = standing.rates, standing.batches
+        cells = [f"{rates['eager']:.0f} ({batches['eager']:.1f})"]
+        cells += [f"x {rates[name] / rates['eager']:.2f} ({batches[name]:.1f})" for name in SCHEDULERS[1:]]
+        table.add_row(standing.contest.name.removeprefix("schedulers "), *cells, standing.best)
+    return table
+
+
 def outcome_record(outcome: Outcome) -> dict[str, object]:
     """The JSON form of a race."""
     record: dict[str, object] = {
@@ -74,6 +96,11 @@ def outcome_record(outcome: Outcome) -> dict[str, object]:
 def cost_record(cost: Cost) -> dict[str, object]:
     """The JSON form of a budget."""
     return {"case": cost.budget.name, "goal": cost.budget.goal, "us": cost.microseconds, "rounds": list(cost.rounds)}
+
+
+def standing_record(standing: Standing) -> dict[str, object]:
+    """The JSON form of a contest between schedulers."""
+    return {"case": standing.contest.name, "rates": dict(standing.rates), "batches": dict(standing.batches)}
 
 
 def median_of(samples: Sequence[Sample]) -> Sample:

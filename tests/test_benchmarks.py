@@ -3,13 +3,14 @@
 import pytest
 
 from benchmarks.__main__ import BUDGETS, RACES, chosen
-from benchmarks.jobs import Sample, ServerPlan
+from benchmarks.jobs import Sample, SchedulerName, ServerPlan
 from benchmarks.overlap import ROUND_TRIP, SHARE_GOALS, Timing, greedy_bound, share_of_bound
 from benchmarks.races import Outcome, Race
+from benchmarks.schedulers import CONTESTS, Contest, Standing, run_contest
 
 
 def test_each_case_has_a_name_of_its_own() -> None:
-    names = [case.name for case in (*RACES, *BUDGETS)]
+    names = [case.name for case in (*RACES, *BUDGETS, *CONTESTS)]
     assert len(set(names)) == len(names)
     assert set(SHARE_GOALS) <= set(names)
 
@@ -45,3 +46,15 @@ def test_an_outcome_compares_rates_round_by_round() -> None:
     assert outcome.ratio == 2.0
     assert ours[0].cpu_us == pytest.approx(1000.0)
     assert share_of_bound(outcome) == pytest.approx(200 / greedy_bound(1, 200, Timing(5e-3, 5e-3)))
+
+
+def test_a_contest_in_virtual_time_gives_each_scheduler_the_same_steps() -> None:
+    standing = run_contest(Contest("even", 20e-3, seconds=0.5), 1, None)
+    assert standing.batches["eager"] == pytest.approx(8, abs=0.5)
+    assert standing.rates["full batch"] == pytest.approx(16 / 25.3e-3, rel=0.05)
+    assert standing.best == "full batch, adaptive"
+
+
+def test_schedulers_within_two_percent_are_both_best() -> None:
+    rates: dict[SchedulerName, float] = {"eager": 99.0, "full batch": 90.0, "adaptive": 100.0}
+    assert Standing(CONTESTS[0], rates, rates).best == "eager, adaptive"
