@@ -106,9 +106,10 @@ class TestTelling:
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
         scheduler = Diary()
-        await run_session(lane_spec(2, 2), slow_and_quick(), ScriptedModel(fuses=True, delay=0.5), scheduler=scheduler)
-        [(groups, seconds)] = scheduler.landings
-        assert (sorted(groups), seconds) == ([0, 1], 0.5)
+        env, model = slow_and_quick(2), ScriptedModel(fuses=True, delay=0.5)
+        await run_session(lane_spec(2, 2), env, model, scheduler=scheduler)
+        assert [sorted(groups) for groups, _ in scheduler.landings] == [[0, 1], [0], [1]]
+        assert [seconds for _, seconds in scheduler.landings] == pytest.approx([0.5] * 3)
 
     async def test_separate_predicts_are_told_one_by_one(self, autojump_clock: trio.testing.MockClock) -> None:
         async def take_a_while(number: int) -> None:
