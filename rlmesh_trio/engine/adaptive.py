@@ -85,6 +85,7 @@ class Adaptive:
             self._planned = len(waiting)
             return waiting
         self.wake_at = due
+        self._planned = 0
         return ()
 
     def arrived(self, group: int) -> None:
