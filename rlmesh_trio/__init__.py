@@ -15,7 +15,8 @@ from rlmesh_trio.engine.session import Session, open_session, run_session
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.one_call import run_local
-from rlmesh_trio.report import EpisodeSummary, Report
+from rlmesh_trio.recovery import Recovery
+from rlmesh_trio.report import EpisodeSummary, Incident, Report
 from rlmesh_trio.spec import Limits, SessionSpec
 
 __version__ = "0.1.0"
@@ -26,10 +27,12 @@ __all__ = (
     "EpisodeSummary",
     "FullBatch",
     "Hooks",
+    "Incident",
     "Limits",
     "LocalEnv",
     "LocalModel",
     "PatientScheduler",
+    "Recovery",
     "RemoteEnv",
     "RemoteModel",
     "Report",

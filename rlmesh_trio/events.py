@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from rlmesh_trio.messages import Leaves, Metadata
-from rlmesh_trio.report import Advisory, TelemetrySnapshot
+from rlmesh_trio.report import Advisory, Incident, TelemetrySnapshot
 from rlmesh_trio.spec import ValueSpace
 
 __all__ = (
@@ -18,6 +18,7 @@ __all__ = (
     "EpisodeCompleted",
     "EpisodeStarted",
     "Event",
+    "IncidentHappened",
     "LogEmitted",
     "ModelConnected",
     "ObservationEmitted",
@@ -203,6 +204,15 @@ class RelayAdvised:
 
 
 @attrs.frozen
+class IncidentHappened:
+    """The session recovered from a failed env operation: an episode is started again, or the env was reconnected."""
+
+    session_id: str
+    route: Route
+    incident: Incident
+
+
+@attrs.frozen
 class TelemetryTaken:
     """A telemetry snapshot: of each window while running, and of the session once at its end."""
 
@@ -224,5 +234,6 @@ Event = (
     | ActionReceived
     | StepCompleted
     | RelayAdvised
+    | IncidentHappened
     | TelemetryTaken
 )

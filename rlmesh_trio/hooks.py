@@ -9,6 +9,7 @@ from rlmesh_trio.events import (
     EnvConnected,
     EpisodeCompleted,
     EpisodeStarted,
+    IncidentHappened,
     LogEmitted,
     ModelConnected,
     ObservationEmitted,
@@ -61,6 +62,9 @@ class Hooks:
 
     async def relay_advisory(self, event: RelayAdvised) -> None:
         """For each distinct advisory."""
+
+    async def incident_happened(self, event: IncidentHappened) -> None:
+        """For each episode that is started again after a failure, and each reconnect."""
 
     async def log(self, event: LogEmitted) -> None:
         """For lines meant for people."""

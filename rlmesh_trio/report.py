@@ -1,11 +1,11 @@
-"""What a session leaves behind: episode summaries, telemetry, advisories, and the report that holds them."""
+"""What a session leaves behind: episode summaries, telemetry, advisories, incidents, and the report of them all."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 import attrs
 
-__all__ = ("Advisory", "EpisodeSummary", "Report", "TelemetryRow", "TelemetrySnapshot")
+__all__ = ("Advisory", "EpisodeSummary", "Incident", "Report", "TelemetryRow", "TelemetrySnapshot")
 
 
 @attrs.frozen
@@ -61,11 +61,30 @@ class Advisory:
 
 
 @attrs.frozen
+class Incident:
+    """A failure the session recovered from. A ``retry`` or ``quarantine`` concerns one episode.
+
+    ``episode_id`` is the id that was given up, and ``attempt`` how often the episode was started again, this time
+    included. Of a ``reconnect`` there is one for all lanes: it names none, and ``attempt`` is how many tries it took.
+    ``error`` is the failure's class in ``rlmesh_trio.errors``, ``message`` its text.
+    """
+
+    kind: Literal["retry", "quarantine", "reconnect"]
+    env_index: int | None
+    episode_index: int | None
+    episode_id: str | None
+    attempt: int
+    error: str
+    message: str
+
+
+@attrs.frozen
 class Report:
     """The outcome of a session, or what a failed one finished.
 
-    ``total_steps`` counts group steps: one for each env round trip, also when it moved a whole vector. ``episodes``
-    is empty without ``max_episodes``; otherwise it holds the finished ones in completion order.
+    ``total_steps`` counts group steps: one for each env round trip, also when it moved a whole vector, and also those
+    of episodes that were given up and started again. ``episodes`` is empty without ``max_episodes``; otherwise it
+    holds the finished ones in completion order. ``incidents`` are what the session recovered from, in order.
     """
 
     session_id: str
@@ -75,3 +94,4 @@ class Report:
     episodes: Sequence[EpisodeSummary]
     telemetry: TelemetrySnapshot | None
     advisories: Sequence[Advisory]
+    incidents: Sequence[Incident] = ()

@@ -24,6 +24,7 @@ from rlmesh_trio.contract import (
 )
 from rlmesh_trio.editions import CURRENT_EDITION, RETAINED_EDITIONS, Edition, find_edition
 from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.report import EpisodeSummary
 
 __all__ = (
@@ -130,7 +131,8 @@ class SessionSpec:
     cancelled. ``partial_reset`` drives a ``DISABLED`` lockstep vector by resetting just the lanes that finished.
     ``seed_route_id`` is mixed into derived seeds, also when it is empty; ``None`` leaves it out. ``finished`` are
     episodes of an earlier run of this spec: their slots are not played again, and they come first in the report,
-    whose totals include them (their ``step_count`` each in ``total_steps``).
+    whose totals include them (their ``step_count`` each in ``total_steps``). ``on_env_error`` and ``on_timeout`` say
+    what follows an env operation that failed or outlived its limit; every other failure ends the session.
     :meth:`validate` raises :exc:`InvalidSpec`; the engine calls it first.
     """
 
@@ -155,6 +157,8 @@ class SessionSpec:
     partial_reset: bool = False
     seed_route_id: str | None = None
     finished: tuple[EpisodeSummary, ...] = ()
+    on_env_error: Recovery = Recovery()  # noqa: RUF009 - frozen
+    on_timeout: Recovery = Recovery()  # noqa: RUF009 - frozen
 
     @classmethod
     def for_env(cls, env: DescribedEnv, **fields: Any) -> Self:
@@ -252,6 +256,9 @@ class SessionSpec:
         episodes = cast("Sequence[object]", finished) if isinstance(finished, (tuple, list)) else (None,)
         if not all(isinstance(episode, EpisodeSummary) for episode in episodes):
             raise InvalidSpec("finished must be a tuple of EpisodeSummary, as the episodes of a report are")
+        for field in ("on_env_error", "on_timeout"):
+            if not isinstance(value := getattr(self, field), Recovery):
+                raise InvalidSpec(f"{field} must be a Recovery (Recovery.parse reads text), not {value!r}")
 
     def _validate_reset_ownership(self) -> None:
         if self.driver_owns_resets:

@@ -15,11 +15,12 @@ MAX_LINES = 450
 
 VOCABULARY = {
     f"rlmesh_trio.{name}"
-    for name in ("messages", "contract", "spec", "report", "errors", "events", "hooks", "editions")
+    for name in ("messages", "contract", "spec", "report", "errors", "events", "hooks", "editions", "recovery")
 }
 PURE_MODULES = {
     "rlmesh_trio.engine.route",
     "rlmesh_trio.engine.chunks",
+    "rlmesh_trio.engine.recoveries",
     "rlmesh_trio.engine.seeds",
     "rlmesh_trio.engine.relay",
     "rlmesh_trio.engine.merged_rows",

@@ -35,6 +35,7 @@ def report_document(report: Report, wall_seconds: float, error: Exception | None
         "episodes": [attrs.asdict(summary) for summary in sorted(report.episodes, key=lambda one: one.episode_index)],
         "telemetry": None if telemetry is None else attrs.asdict(telemetry),
         "advisories": [attrs.asdict(advisory) for advisory in report.advisories],
+        "incidents": [attrs.asdict(incident) for incident in report.incidents],
     }
     if error is not None:
         document["error"] = _error(error)

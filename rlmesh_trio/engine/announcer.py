@@ -42,8 +42,8 @@ class Announcer:
         listeners: Listeners,
         telemetry: Telemetry,
     ) -> None:
+        self.route = route
         self._session_id = session_id
-        self._route = route
         self._lanes = lanes
         self._observation_space, self._action_space = spaces
         self._listeners = listeners
@@ -72,7 +72,7 @@ class Announcer:
         first = lanes[0]
         event = ObservationEmitted(
             self._session_id,
-            self._route,
+            self.route,
             first.episode_id,
             self._episode_ids,
             first.record_id,
@@ -109,7 +109,7 @@ class Announcer:
         first = self._lanes[0]
         event = ActionReceived(
             self._session_id,
-            self._route,
+            self.route,
             first.episode_id,
             self._episode_ids,
             first.record_id,
@@ -134,7 +134,7 @@ class Announcer:
     async def _advise(self, leg: Leg, converted: Converted) -> None:
         notify = self._listeners.relay_advisory
         if converted.advisory is not None and notify is not None:
-            await notify(RelayAdvised(self._session_id, self._route, leg, converted.advisory))
+            await notify(RelayAdvised(self._session_id, self.route, leg, converted.advisory))
 
     def step(
         self,
@@ -158,7 +158,7 @@ class Announcer:
             truncated = tuple(lane.env_index in flags and flags[lane.env_index].truncated for lane in lanes)
         return StepCompleted(
             self._session_id,
-            self._route,
+            self.route,
             first.episode_id,
             first.record_id,
             first.step,
@@ -183,7 +183,7 @@ class Announcer:
             await notify(
                 EpisodeStarted(
                     self._session_id,
-                    self._route,
+                    self.route,
                     lane.episode_id,
                     lane.record_id,
                     lane.episode_index,
@@ -194,17 +194,16 @@ class Announcer:
                 )
             )
 
-    async def completed(self, finished: Sequence[FinishedEpisode]) -> None:
-        """Announce finished episodes, while their lanes still hold them."""
+    async def completed(self, finished: FinishedEpisode) -> None:
+        """Announce a finished episode, while its lane still holds it."""
         notify = self._listeners.episode_completed
         if notify is not None:
-            for episode in finished:
-                await notify(self._completion(*episode))
+            await notify(self._completion(*finished))
 
     def _completion(self, lane: LaneSlot, summary: EpisodeSummary, final_info: Metadata | None) -> EpisodeCompleted:
         return EpisodeCompleted(
             self._session_id,
-            self._route,
+            self.route,
             lane.episode_id,
             lane.record_id,
             summary.episode_index,
@@ -227,7 +226,7 @@ class Announcer:
         notify = self._listeners.log
         if notify is not None:
             text = f"env reset complete in {elapsed_ns / 1e6:.0f}ms ({episodes} episode(s) ready)"
-            await notify(LogEmitted(self._session_id, self._route, "info", text, "runtime"))
+            await notify(LogEmitted(self._session_id, self.route, "info", text, "runtime"))
 
 
 async def _transformed(transform: Callable[[E], Awaitable[T]], event: E, took_ns: Callable[[float], None]) -> T:

@@ -161,6 +161,10 @@ class Batcher:
         """Whether tickets wait that no predict has taken: a group that blocks may be the last, and force them."""
         return bool(self._waiting)
 
+    def group_started(self) -> None:
+        """A group that had ended plays again."""
+        self.live += 1
+
     def group_ended(self) -> None:
         """A group is finished and will post no more."""
         self.live -= 1

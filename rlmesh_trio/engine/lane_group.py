@@ -1,7 +1,8 @@
 """One lane group: a task whose program counter is its state.
 
 It reads as the rule it follows: claim slots, reset, then frame and step until an episode ends, and again. A group is
-a single lane, or a whole vector that moves in lockstep.
+a single lane, or a whole vector that moves in lockstep. Where the spec's policy says so, a failed env operation does
+not end it: the episodes it was playing are started again, here or in another group.
 """
 
 import logging
@@ -19,6 +20,7 @@ from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.engine.merged_rows import merged_reply
 from rlmesh_trio.engine.meters import EnvMeter
 from rlmesh_trio.engine.relay import Relay
+from rlmesh_trio.engine.rescue import Rescue
 from rlmesh_trio.engine.route import LaneSlot, ResetPlan, Route, episode_info
 from rlmesh_trio.engine.watchdog import Operation, Watchdog
 from rlmesh_trio.errors import EndpointError, EnvRpcError, OperationTimeout, ProtocolError, SessionError
@@ -56,6 +58,7 @@ class SessionParts:
     reset_meter: EnvMeter
     step_meter: EnvMeter
     warned: set[str]
+    rescue: Rescue
 
 
 class LaneGroup:
@@ -77,6 +80,11 @@ class LaneGroup:
         self._env_indices = (lanes[0].env_index,) if self._single_lane else ()
         self._step_limit = spec.limits.env_step_timeout
         self._generation = 0
+        self._cold = True
+        self._unstarted: ResetPlan | None = None
+        self._failure: SessionError | None = None
+        self._interruption: EnvRpcError | None = None
+        self._epoch = 0
         self._owns_resets = spec.driver_owns_resets
         self._deferred: list[FinishedEpisode] = []
         self._roll_due = False
@@ -85,15 +93,37 @@ class LaneGroup:
 
     async def run(self) -> None:
         """Drive episodes to the end of the budget; raises the typed error that fails the route."""
+        try:
+            plan = self._next_plan()
+            while plan is not None:
+                failure = await self._attempt(plan)
+                plan = None if failure is None else await self._recover(failure)
+        finally:
+            self._operation.finish()
+            self._parts.batcher.group_ended()
+
+    def _next_plan(self) -> ResetPlan | None:
+        plan = self._parts.route.plan_reset(self.lanes, self._generation, single_lane_group=self._single_lane)
+        self._generation += 1
+        return plan
+
+    async def _attempt(self, plan: ResetPlan) -> SessionError | None:
+        """Play on from *plan* until the budget is spent; what failed, if an env operation did before that."""
         operation = self._operation
+        self._epoch = await self._parts.rescue.settled()
+        self._interruption = None
+        operation.renew()
         try:
             with operation.scope:
-                await self._episodes()
-        finally:
-            operation.finish()
-            self._parts.batcher.group_ended()
+                await self._episodes(plan)
+        except SessionError as error:
+            if error is not self._failure:
+                raise
+            return error
+        operation.finish()
         if operation.expired:
-            raise self._timeout()
+            return self._timeout()
+        return self._interruption if operation.scope.cancelled_caught else None
 
     async def _episodes(self) -> None:
         parts, everyone = self._parts, self.lanes
@@ -118,8 +148,10 @@ class LaneGroup:
     async def _reset(self, lanes: Sequence[LaneSlot], plan: ResetPlan) -> EnvReply:
         """Send one driver-owned reset of *lanes*, which are all unless others play on, and start its episodes."""
         operation, limit = self._operation, self._parts.spec.limits.env_reset_timeout
+        self._unstarted = plan
+        self._roll_due = False
         self._buffer.begin_reset()
-        if self._generation:
+        if not self._cold:
             self._parts.batcher.nudge()
         if plan.partly_covered:
             logger.warning("episode_seeds cannot cover this reset batch; it runs unseeded (lanes=%d)", len(lanes))
@@ -136,7 +168,7 @@ class LaneGroup:
         try:
             reply = await self._parts.env.reset(request)
         except Exception as error:
-            failure = _env_error("env.reset", 0, error)
+            failure = self._failure = _env_error("env.reset", 0, error)
             raise failure from failure.__cause__
         operation.finish()
         elapsed = perf_counter_ns() - started
@@ -149,9 +181,10 @@ class LaneGroup:
                 plan.seeds[position] if plan.seeds else None,
                 plan.trials[position] if plan.trials else None,
             )
+        self._unstarted = None
         self._announcer.renamed()
         self._address(tuple([lane.episode_id for lane in self.lanes]))
-        cold = self._generation == 0
+        cold, self._cold = self._cold, False
         if cold:
             await self._announcer.cold_start(elapsed, sum(not lane.surplus for lane in lanes))
         await self._announcer.started(lanes, from_auto_reset=not cold)
@@ -192,7 +225,7 @@ class LaneGroup:
             try:
                 reply = await env.step(action, self._target)
             except Exception as error:
-                failure = _env_error("env.step", first.step + 1, error)
+                failure = self._failure = _env_error("env.step", first.step + 1, error)
                 raise failure from failure.__cause__
             operation.deadline = inf
             now = perf_counter_ns()
@@ -252,11 +285,11 @@ class LaneGroup:
             if not lane.surplus:
                 finished.append((lane, self._parts.route.complete(lane, record), record.final_info))
         self._drop_plan()
+        self._deferred.extend(finished)
         if self._owns_resets:
-            await self._announcer.completed(finished)
+            await self._announce_deferred()
             self._end_on_model([lane for lane, _ in ended])
             return
-        self._deferred.extend(finished)
         for lane, _ in ended:
             lane.pending_id = self._parts.route.new_id()
         self._roll_due = True
@@ -293,8 +326,8 @@ class LaneGroup:
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
     async def _announce_deferred(self) -> None:
-        finished, self._deferred = self._deferred, []
-        await self._announcer.completed(finished)
+        while self._deferred:
+            await self._announcer.completed(self._deferred.pop(0))
 
     def _end_on_model(self, lanes: Sequence[LaneSlot]) -> None:
         """Queue the lanes' episodes for eviction: each id the model predicted on, once."""

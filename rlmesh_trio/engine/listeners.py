@@ -24,6 +24,7 @@ _NOTICES: Final = (
     "step_completed",
     "episode_completed",
     "relay_advisory",
+    "incident_happened",
     "log",
     "on_telemetry",
     "session_ended",
@@ -52,6 +53,7 @@ class Listeners:
         self.step_completed: _Notice | None = None
         self.episode_completed: _Notice | None = None
         self.relay_advisory: _Notice | None = None
+        self.incident_happened: _Notice | None = None
         self.log: _Notice | None = None
         self.on_telemetry: _Notice | None = None
         self.session_ended: _Notice | None = None

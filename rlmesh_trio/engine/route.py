@@ -5,6 +5,7 @@ depend on which lane played it or when.
 """
 
 import logging
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from math import inf
@@ -116,6 +117,7 @@ class Route:
         self.env_id = spec.env_id
         self._requests = 0
         self._unplayed = _slots_except({episode.episode_index - 1 for episode in spec.finished})
+        self._given_back: list[int] = []
         self._startable = inf if spec.max_episodes is None else spec.max_episodes - len(spec.finished)
         self._surplus_trials = count(spec.max_episodes or 0)
         self._success_keys = spec.edition.success_keys
@@ -134,6 +136,16 @@ class Route:
         """Whether as many episodes completed as were asked for."""
         return self.spec.max_episodes is not None and self.total_episodes >= self.spec.max_episodes
 
+    @property
+    def owes_episodes(self) -> bool:
+        """Whether slots were given back that nobody has claimed since."""
+        return bool(self._given_back)
+
+    def give_back(self, slot: int) -> None:
+        """Return a claimed slot whose episode was not finished."""
+        insort(self._given_back, slot)
+        self._startable += 1
+
     def claim(self, wanted: int) -> tuple[int, ...]:
         """Take the *wanted* lowest slots left, or none at all when the budget cannot grant them."""
         return self._take(wanted) if wanted <= self._startable else ()
@@ -144,7 +156,9 @@ class Route:
 
     def _take(self, granted: int) -> tuple[int, ...]:
         self._startable -= granted
-        return tuple(islice(self._unplayed, granted))
+        again = self._given_back[:granted]
+        del self._given_back[:granted]
+        return (*again, *islice(self._unplayed, granted - len(again)))
 
     def trials_of(self, slots: Sequence[int | None]) -> tuple[int, ...]:
         """The trial ordinals of episodes by slot, those without one counting on from the budget.
@@ -178,6 +192,29 @@ class Route:
             trials=trials,
             options=reset_options_for(self.spec.env_contract, self._trial_option, trials),
             partly_covered=partly,
+        )
+
+    def plan_again(self, lanes: Sequence[LaneSlot], unstarted: ResetPlan | None) -> ResetPlan | None:
+        """What a reset sends that starts the group's episodes again: as before, under fresh ids.
+
+        *unstarted* is the plan of a reset that failed, if it was one. A lane whose episode was finished, which the env
+        was to restart by itself, gets the next slot, if there is one, and no seed. ``None`` when no lane has a slot.
+        """
+        episode_ids = tuple(self.new_id() for _ in lanes)
+        if unstarted is not None:
+            return attrs.evolve(unstarted, episode_ids=episode_ids, partly_covered=False)
+        slots = tuple(next(iter(self.claim(1)), None) if lane.completed else lane.slot for lane in lanes)
+        if all(slot is None for slot in slots):
+            return None
+        seeds = tuple(lane.seed for lane in lanes if lane.seed is not None and not lane.completed)
+        trials = tuple(lane.trial_index for lane in lanes if lane.trial_index is not None)
+        return ResetPlan(
+            episode_ids=episode_ids,
+            slots=slots,
+            seeds=seeds if len(seeds) == len(lanes) else (),
+            trials=trials,
+            options=reset_options_for(self.spec.env_contract, self._trial_option, trials),
+            partly_covered=False,
         )
 
     def _seeds(

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import cast
 
 import trio
@@ -14,12 +15,17 @@ from rlmesh_trio.endpoints.model import Model
 from rlmesh_trio.engine.announcer import Announcer
 from rlmesh_trio.engine.batcher import Batcher
 from rlmesh_trio.engine.chunks import ChunkBuffer
+from rlmesh_trio.engine.crew import Crew
 from rlmesh_trio.engine.ending import end_session
+from rlmesh_trio.engine.incidents import Incidents
 from rlmesh_trio.engine.lane_group import LaneGroup, SessionParts
 from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.engine.meters import EnvMeter
 from rlmesh_trio.engine.patience import PatientBatcher, is_patient
+from rlmesh_trio.engine.reconnecting import Reconnector
+from rlmesh_trio.engine.recoveries import Recoveries
 from rlmesh_trio.engine.relay import Relay, RelayPolicy
+from rlmesh_trio.engine.rescue import Rescue
 from rlmesh_trio.engine.route import LaneSlot
 from rlmesh_trio.engine.route import Route as RouteBooks
 from rlmesh_trio.engine.schedulers import EagerScheduler, Scheduler
@@ -93,6 +99,11 @@ class Session:
             impatient = None if eager else scheduler
             batcher = Batcher(spec, route, model, impatient, watchdog, telemetry, groups=groups, fail=fail)
         relay = Relay(model_ceiling=spec.model_ceiling, env_ceiling=spec.env_ceiling, policy=relay_policy)
+        self._crew = crew = Crew(route, batcher, self._fail)
+        self._incidents = incidents = Incidents(spec.session_id, listeners)
+        limit, tell = spec.limits.env_connect_timeout, partial(incidents.add, self._source)
+        reconnector = Reconnector(env, limit, crew.interrupt, tell)
+        rescue = Rescue(route, crew, Recoveries(spec.on_env_error, spec.on_timeout), reconnector, incidents)
         self._parts = SessionParts(
             spec,
             route,
@@ -105,6 +116,7 @@ class Session:
             EnvMeter(telemetry, "env.reset", "env"),
             EnvMeter(telemetry, "env.step", "env"),
             set(),
+            rescue,
         )
         self._groups: list[LaneGroup] = []
         for number, group_lanes in enumerate(members):
@@ -117,6 +129,7 @@ class Session:
             announcer = Announcer(spec.session_id, source, group_lanes, spaces, listeners, telemetry)
             buffer = ChunkBuffer(lead=prefetch_lead, history=history)
             self._groups.append(LaneGroup(self._parts, group_lanes, announcer, buffer, number))
+        crew.groups.extend(self._groups)
 
     @property
     def report(self) -> Report:
@@ -130,6 +143,7 @@ class Session:
             episodes=tuple(route.summaries),
             telemetry=self._telemetry_report,
             advisories=self._parts.relay.advisories,
+            incidents=tuple(self._incidents.entries),
         )
 
     def cancel(self, reason: str = DEFAULT_CANCEL_REASON) -> None:
@@ -230,16 +244,8 @@ class Session:
             helpers.start_soon(
                 run_ticker, spec.limits.telemetry_window, parts.telemetry.window_snapshot_and_flush, self._deliver
             )
-            async with trio.open_nursery() as groups:
-                for group in self._groups:
-                    groups.start_soon(self._run_group, group)
+            await self._crew.play()
             helpers.cancel_scope.cancel(reason="the groups are done")
-
-    async def _run_group(self, group: LaneGroup) -> None:
-        try:
-            await group.run()
-        except Exception as error:
-            self._fail(error)
 
     async def _deliver(self, snapshot: TelemetrySnapshot) -> None:
         notify = self._parts.listeners.on_telemetry

@@ -1,6 +1,6 @@
 """Deadlines for the operations of a session: one task watches them all, so that arming one is two assignments.
 
-Each watched party (a lane group, the batcher) stands in one cancel scope for its whole life. Its operation has a
+Each watched party (a lane group, the batcher) stands in one cancel scope for as long as it works. Its operation has a
 deadline; the watchdog sleeps until the earliest and cancels the scope of whoever is late.
 """
 
@@ -23,6 +23,12 @@ class Operation:
         self.name = ""
         self.step = 0
         self.limit = math.inf
+
+    def renew(self) -> None:
+        """Start over with a scope nobody has entered yet."""
+        self.scope = trio.CancelScope(shield=self.scope.shield)
+        self.deadline = math.inf
+        self.expired = False
 
     def finish(self) -> None:
         """The operation ended in time."""

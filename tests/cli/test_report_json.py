@@ -32,6 +32,7 @@ def test_the_document_of_a_run() -> None:
         "episodes",
         "telemetry",
         "advisories",
+        "incidents",
     ]
     assert document["schema_version"] == 1
     assert document["steps_per_second"] == 5.0
