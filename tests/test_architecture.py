@@ -24,6 +24,7 @@ PURE_MODULES = {
     "rlmesh_trio.engine.seeds",
     "rlmesh_trio.engine.relay",
     "rlmesh_trio.engine.merged_rows",
+    "rlmesh_trio.engine.final_infos",
     "rlmesh_trio.telemetry.aggregate",
     "rlmesh_trio.telemetry.reservoir",
 }

@@ -81,7 +81,6 @@ class LaneGroup:
         self._step_limit = spec.limits.env_step_timeout
         self._generation = 0
         self._cold = True
-        self._unstarted: ResetPlan | None = None
         self._failure: SessionError | None = None
         self._interruption: EnvRpcError | None = None
         self._epoch = 0
@@ -94,7 +93,7 @@ class LaneGroup:
     async def run(self) -> None:
         """Drive episodes to the end of the budget; raises the typed error that fails the route."""
         try:
-            plan = self._next_plan()
+            plan = self._next_plan(self.lanes)
             while plan is not None:
                 failure = await self._attempt(plan)
                 plan = None if failure is None else await self._recover(failure)
@@ -102,8 +101,11 @@ class LaneGroup:
             self._operation.finish()
             self._parts.batcher.group_ended()
 
-    def _next_plan(self) -> ResetPlan | None:
-        plan = self._parts.route.plan_reset(self.lanes, self._generation, single_lane_group=self._single_lane)
+    def _next_plan(self, due: Sequence[LaneSlot]) -> ResetPlan | None:
+        others_play = len(due) < len(self.lanes)
+        plan = self._parts.route.plan_reset(
+            due, self._generation, single_lane_group=self._single_lane, others_play=others_play
+        )
         self._generation += 1
         return plan
 
@@ -125,30 +127,49 @@ class LaneGroup:
             return self._timeout()
         return self._interruption if operation.scope.cancelled_caught else None
 
-    async def _episodes(self) -> None:
+    async def _episodes(self, plan: ResetPlan | None) -> None:
         parts, everyone = self._parts, self.lanes
         due, stepped = everyone, None
-        while True:
-            others_play = len(due) < len(everyone)
-            plan = parts.route.plan_reset(
-                due, self._generation, single_lane_group=self._single_lane, others_play=others_play
-            )
-            if plan is None:
-                return
+        while plan is not None:
             reply = await self._reset(due, plan)
-            if others_play and stepped is not None:
+            if stepped is not None and len(due) < len(everyone):
                 reply = merged_reply(stepped, reply, due, len(everyone), parts.spec.env_contract)
             stepped = await self._play(reply)
             if stepped is None:
                 return
-            self._generation += 1
             if parts.spec.partial_reset:
                 due = [lane for lane in everyone if lane.completed]
+            plan = self._next_plan(due)
+
+    def interrupt(self, failure: EnvRpcError) -> None:
+        """Stop playing as if the operation under way had failed like this."""
+        operation = self._operation
+        self._interruption = EnvRpcError(
+            operation.name, operation.step, failure.message, failure.recoverable, failure.code
+        )
+        operation.scope.cancel(reason="the env connection was lost")
+
+    async def _recover(self, failure: SessionError) -> ResetPlan | None:
+        """What the group plays after a failed env operation, if anything. Raises *failure* if it is final."""
+        rescue, lanes = self._parts.rescue, self.lanes
+        if rescue.is_final(failure):
+            raise failure
+        self._buffer.drop_plan()
+        self._ticket.predict_ns = 0
+        reconnected = await rescue.restore(failure, self._epoch)
+        await self._announce_deferred()
+        self._end_on_model(lanes)
+        plan = self._parts.route.plan_again(lanes)
+        if plan is None:
+            logger.warning("an env operation that failed took no episode with it: %s", failure)
+            return self._next_plan(lanes)
+        source = self._announcer.route
+        again = await rescue.start_again(failure, self, lanes, plan, source, reconnected=reconnected)
+        return plan if again else None
 
     async def _reset(self, lanes: Sequence[LaneSlot], plan: ResetPlan) -> EnvReply:
         """Send one driver-owned reset of *lanes*, which are all unless others play on, and start its episodes."""
         operation, limit = self._operation, self._parts.spec.limits.env_reset_timeout
-        self._unstarted = plan
         self._roll_due = False
         self._buffer.begin_reset()
         if not self._cold:
@@ -163,6 +184,7 @@ class LaneGroup:
             env_indices=named if len(lanes) < len(self.lanes) else self._env_indices,
             episode_ids=plan.episode_ids,
         )
+        self._parts.route.note_plan(lanes, plan)
         started = perf_counter_ns()
         self._parts.watchdog.arm(operation, "env.reset", 0, limit)
         try:
@@ -173,15 +195,8 @@ class LaneGroup:
         operation.finish()
         elapsed = perf_counter_ns() - started
         self._parts.reset_meter.record(reply, elapsed)
-        for position, lane in enumerate(lanes):
-            self._parts.route.start(
-                lane,
-                plan.episode_ids[position],
-                plan.slots[position],
-                plan.seeds[position] if plan.seeds else None,
-                plan.trials[position] if plan.trials else None,
-            )
-        self._unstarted = None
+        for lane in lanes:
+            self._parts.route.start_planned(lane)
         self._announcer.renamed()
         self._address(tuple([lane.episode_id for lane in self.lanes]))
         cold, self._cold = self._cold, False

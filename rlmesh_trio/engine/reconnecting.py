@@ -57,6 +57,8 @@ class Reconnector:
         if self._env is None or not isinstance(failure, EnvRpcError) or failure.code != "CONNECTION":
             return False
         async with self._turn:
+            # Whoever had the turn before may have given up, and with that ended the session.
+            await trio.lowlevel.checkpoint_if_cancelled()
             if epoch != self.epoch:
                 return True
             self._interrupt(failure)

@@ -44,15 +44,14 @@ class Rescue:
         group: Player,
         lanes: Sequence[LaneSlot],
         plan: ResetPlan,
-        given_up: Sequence[str],
         source: Source,
         *,
         reconnected: bool,
     ) -> bool:
         """Whether *group* is to play its episodes again by *plan*; else another group was given them.
 
-        *given_up* are the ids the failure ends, per lane; *source* is where the incidents come from. Returns after the
-        pause that lies between attempts. Raises *failure*, with a note, when it is final.
+        *source* is where the incidents come from. Returns after the pause that lies between attempts. Raises *failure*,
+        with a note, when it is final.
         """
         slots = [slot for slot in plan.slots if slot is not None]
         verdict = self._recoveries.decide(failure, slots, reconnected=reconnected, others=self._crew.others(group))
@@ -61,13 +60,13 @@ class Rescue:
             raise failure
         taken_out = isinstance(verdict, TakenOut)
         if taken_out:
-            self._route.give_back(slots[0], plan.trials[0] if plan.trials else None)
+            self._route.give_back(slots[0])
             self._crew.take_out(group)
         kind, error = "quarantine" if taken_out else "retry", type(failure).__name__
-        for lane, slot, episode_id in zip(lanes, plan.slots, given_up, strict=True):
+        for lane, slot in zip(lanes, plan.slots, strict=True):
             if slot is not None:
                 attempt = self._recoveries.attempt(slot)
-                incident = Incident(kind, lane.env_index, slot + 1, episode_id, attempt, error, str(failure))
+                incident = Incident(kind, lane.env_index, slot + 1, lane.newest_id, attempt, error, str(failure))
                 await self._incidents.add(source, incident)
         if taken_out:
             return False

@@ -6,23 +6,42 @@ depend on which lane played it or when.
 
 import logging
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from math import inf
 
 import attrs
-import numpy as np
 
+from rlmesh_trio.engine.final_infos import lane_final_info, read_success
 from rlmesh_trio.engine.seeds import episode_seed, slot_seed
-from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata, MetaValue
+from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata
 from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import SessionSpec, reset_options_for
 
-__all__ = ("LaneSlot", "RecordBook", "ResetPlan", "Route", "episode_info", "lane_final_info", "read_success")
+__all__ = (
+    "EpisodeStart",
+    "LaneSlot",
+    "RecordBook",
+    "ResetPlan",
+    "Route",
+    "episode_info",
+    "lane_final_info",
+    "read_success",
+)
 
 logger = logging.getLogger("rlmesh_trio")
 
 _MAX_TRIAL = 2**64 - 1
+
+
+@attrs.frozen
+class EpisodeStart:
+    """What an episode begins with."""
+
+    episode_id: str
+    slot: int | None
+    seed: int | None
+    trial_index: int | None
 
 
 @attrs.define(eq=False)
@@ -30,6 +49,7 @@ class LaneSlot:
     """What is known of the episode one lane is playing.
 
     ``pending_id`` is minted when an env-owned lane has ended, and becomes the lane's id on the step that restarts it.
+    ``planned`` is what a reset under way is to start.
     """
 
     env_index: int
@@ -49,6 +69,12 @@ class LaneSlot:
     ended: bool = False
     completed: bool = False
     pending_id: str | None = None
+    planned: EpisodeStart | None = None
+
+    @property
+    def newest_id(self) -> str:
+        """The id the env knows the lane by, or is about to."""
+        return self.planned.episode_id if self.planned is not None else self.pending_id or self.episode_id
 
     @property
     def surplus(self) -> bool:
@@ -194,28 +220,48 @@ class Route:
             partly_covered=partly,
         )
 
-    def plan_again(self, lanes: Sequence[LaneSlot], unstarted: ResetPlan | None) -> ResetPlan | None:
-        """What a reset sends that starts the group's episodes again: as before, under fresh ids.
+    def plan_again(self, lanes: Sequence[LaneSlot]) -> ResetPlan | None:
+        """What a reset of the group sends that starts its episodes again: as they were, under fresh ids.
 
-        *unstarted* is the plan of a reset that failed, if it was one. A lane whose episode was finished, which the env
-        was to restart by itself, gets the next slot, if there is one, and no seed. ``None`` when no lane has a slot.
+        An episode that a failed reset was to start counts as one. A lane whose episode was finished, which the env was
+        to restart by itself, gets the next slot, if there is one, and no seed. ``None`` when nothing was in play.
         """
-        episode_ids = tuple(self.new_id() for _ in lanes)
-        if unstarted is not None:
-            return attrs.evolve(unstarted, episode_ids=episode_ids, partly_covered=False)
-        slots = tuple(next(iter(self.claim(1)), None) if lane.completed else lane.slot for lane in lanes)
-        if all(slot is None for slot in slots):
+        if self.spec.driver_owns_resets and all(lane.completed and lane.planned is None for lane in lanes):
             return None
-        seeds = tuple(lane.seed for lane in lanes if lane.seed is not None and not lane.completed)
-        trials = tuple(lane.trial_index for lane in lanes if lane.trial_index is not None)
+        starts = [lane.planned or self._start_after(lane) for lane in lanes]
+        if all(start.slot is None for start in starts):
+            return None
+        seeds = tuple(start.seed for start in starts if start.seed is not None)
+        trials = tuple(start.trial_index for start in starts if start.trial_index is not None)
         return ResetPlan(
-            episode_ids=episode_ids,
-            slots=slots,
+            episode_ids=tuple(self.new_id() for _ in lanes),
+            slots=tuple(start.slot for start in starts),
             seeds=seeds if len(seeds) == len(lanes) else (),
             trials=trials,
             options=reset_options_for(self.spec.env_contract, self._trial_option, trials),
             partly_covered=False,
         )
+
+    def _start_after(self, lane: LaneSlot) -> EpisodeStart:
+        if not lane.completed:
+            return EpisodeStart(lane.episode_id, lane.slot, lane.seed, lane.trial_index)
+        slots = self.claim(1) or (None,)
+        return EpisodeStart("", slots[0], None, next(iter(self.trials_of(slots)), None))
+
+    def note_plan(self, lanes: Sequence[LaneSlot], plan: ResetPlan) -> None:
+        """A reset of *lanes* by *plan* goes out: until it has succeeded they hold what they are to play."""
+        for position, lane in enumerate(lanes):
+            lane.planned = EpisodeStart(
+                plan.episode_ids[position],
+                plan.slots[position],
+                plan.seeds[position] if plan.seeds else None,
+                plan.trials[position] if plan.trials else None,
+            )
+
+    def start_planned(self, lane: LaneSlot) -> None:
+        """The reset of *lane* has succeeded."""
+        assert lane.planned is not None
+        self.start(lane, *attrs.astuple(lane.planned, recurse=False))
 
     def _seeds(
         self, lanes: Sequence[LaneSlot], slots: tuple[int | None, ...], generation: int
@@ -251,6 +297,7 @@ class Route:
         lane.predict_ns = lane.step_ns = 0
         lane.predicted = lane.ended = lane.completed = False
         lane.pending_id = None
+        lane.planned = None
 
     def account_step(self, lanes: Sequence[LaneSlot], rewards: Sequence[float], predict_ns: int, step_ns: int) -> None:
         """Count one group step: one for the route, one for every lane of the group. A missing reward is 0."""
@@ -346,42 +393,3 @@ def _slots_except(taken: set[int]) -> Iterator[int]:
 def episode_info(lanes: Sequence[LaneSlot]) -> tuple[EpisodeInfo, ...]:
     """One entry per lane of a group, as a predict carries them."""
     return tuple(EpisodeInfo(lane.episode_id, lane.seed) for lane in lanes)
-
-
-def lane_final_info(infos: Metadata | None, position: int, width: int) -> Metadata | None:
-    """Cut one lane's final info from a step's shared infos.
-
-    Without a ``final_info`` entry a lone lane takes the whole map. With one, its ``_final_info`` mask must be true
-    for the lane (a lone lane needs no mask), and the value is the map itself or the lane's element of a list.
-    """
-    if infos is None:
-        return None
-    if "final_info" not in infos:
-        return infos if width == 1 else None
-    mask = infos.get("_final_info")
-    if mask is None:
-        if width != 1:
-            return None
-    elif not _flag_at(mask, position):
-        return None
-    value = infos["final_info"]
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        value = value[position] if position < len(value) else None
-    return value if isinstance(value, Mapping) else None
-
-
-def _flag_at(mask: MetaValue, position: int) -> bool:
-    if not isinstance(mask, Sequence | np.ndarray) or isinstance(mask, str | bytes) or position >= len(mask):
-        return False
-    return bool(mask[position])
-
-
-def read_success(final_info: Metadata | None, keys: Sequence[str]) -> bool | None:
-    """The first of *keys* that is present and is a bool or a number (non-zero is success); ``None`` without one."""
-    if final_info is None:
-        return None
-    for key in keys:
-        value = final_info.get(key)
-        if isinstance(value, bool | int | float | np.bool | np.number):
-            return bool(value)
-    return None

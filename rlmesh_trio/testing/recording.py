@@ -9,6 +9,7 @@ from rlmesh_trio.events import (
     EpisodeCompleted,
     EpisodeStarted,
     Event,
+    IncidentHappened,
     LogEmitted,
     ModelConnected,
     ObservationEmitted,
@@ -83,6 +84,10 @@ class RecordingHooks(Hooks):
         self.events.append(event)
 
     async def relay_advisory(self, event: RelayAdvised) -> None:
+        """Record it."""
+        self.events.append(event)
+
+    async def incident_happened(self, event: IncidentHappened) -> None:
         """Record it."""
         self.events.append(event)
 

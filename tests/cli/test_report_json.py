@@ -2,10 +2,12 @@ import json
 import math
 from typing import Any
 
+import attrs
 import pytest
 
 from rlmesh_trio.cli.report_json import json_text, report_document
 from rlmesh_trio.errors import EnvRpcError, InvalidSpec
+from rlmesh_trio.report import Incident
 from tests.cli.reports import episode, report
 from tests.cli.schema import complaints
 
@@ -51,6 +53,17 @@ def test_a_failure_stands_beside_what_was_finished() -> None:
         "recoverable": True,
         "operation": "env.step",
     }
+
+
+def test_what_was_recovered_from_is_in_it() -> None:
+    incidents = (
+        Incident("reconnect", None, None, None, 2, "EnvRpcError", "connection closed"),
+        Incident("retry", 1, 3, "id-3", 1, "EnvRpcError", "connection closed"),
+        Incident("quarantine", 0, 4, "id-4", 2, "OperationTimeout", "too late"),
+    )
+    document = strict(json_text(report_document(attrs.evolve(report(), incidents=incidents), 1.0, None)))
+    assert complaints(document) == []
+    assert [tuple(incident.values()) for incident in document["incidents"]] == [attrs.astuple(one) for one in incidents]
 
 
 def test_a_failure_outside_an_operation_names_none() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlmesh_trio.engine.route import LaneSlot, RecordBook, Route, episode_info, lane_final_info, read_success
+from rlmesh_trio.engine.final_infos import lane_final_info, read_success
+from rlmesh_trio.engine.route import LaneSlot, RecordBook, Route, episode_info
 from rlmesh_trio.engine.seeds import episode_seed
 from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata
 from rlmesh_trio.spec import ENV_RESET_OPTIONS_KEY, AutoresetMode, SessionSpec
