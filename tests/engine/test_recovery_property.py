@@ -10,6 +10,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlmesh_trio.engine.schedulers import FullBatch
 from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.errors import ConnectError, EndpointError
 from rlmesh_trio.messages import EnvReply, Leaves, PredictReply, PredictRequest, ResetAdapterRequest, ResetRequest
@@ -114,6 +115,7 @@ class World:
     faults: dict[int, str]
     on_env_error: Recovery
     on_timeout: Recovery
+    patient: bool = False
 
     def play(self) -> Report:
         delays = Delays(self.seed)
@@ -130,7 +132,8 @@ class World:
         )
 
         async def main() -> Report:
-            return await run_session(spec, env, policy, prefetch_lead=self.lead)
+            scheduler = FullBatch(self.lanes, 2.0) if self.patient else None
+            return await run_session(spec, env, policy, prefetch_lead=self.lead, scheduler=scheduler)
 
         report = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
         assert env.wrong == policy.late == []
@@ -162,6 +165,7 @@ worlds = st.builds(
     faults=st.dictionaries(st.integers(1, 90), st.sampled_from(["early", "late", "hang", "loss"]), max_size=12),
     on_env_error=st.just(PATIENT),
     on_timeout=st.just(PATIENT),
+    patient=st.booleans(),
 )
 
 
