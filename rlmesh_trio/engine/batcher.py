@@ -371,7 +371,8 @@ class Batcher:
                 logger.warning("model reset_adapter (evict) failed: %s", error)
             self._evict_meter(perf_counter_ns() - started)
         if self._eviction.cancelled_caught:
-            logger.warning("model reset_adapter (evict) failed: no answer in time")
+            why = "given up, the session ends" if self._stopped else "no answer in time"
+            logger.warning("model reset_adapter (evict) failed: %s", why)
 
     def _report(self, error: Exception) -> None:
         """Fail the session, unless it has all it wanted and only an unneeded predict was still out."""

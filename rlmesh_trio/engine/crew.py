@@ -19,6 +19,10 @@ __all__ = ("Crew", "Player")
 class Player(Protocol):
     """What the crew asks of a lane group."""
 
+    def claim(self) -> None:
+        """Claim what the first reset needs."""
+        ...
+
     async def run(self) -> None:
         """Play until there is nothing left to claim; raises what fails the session."""
         ...
@@ -41,7 +45,9 @@ class Crew:
         self._nursery: trio.Nursery | None = None
 
     async def play(self) -> None:
-        """Run all groups, and return when none plays any more."""
+        """Run all groups, and return when none plays any more. They claim their first episodes in order."""
+        for group in self.groups:
+            group.claim()
         async with trio.open_nursery() as self._nursery:
             for group in self.groups:
                 self._nursery.start_soon(self._run, group)

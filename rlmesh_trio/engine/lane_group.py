@@ -81,6 +81,7 @@ class LaneGroup:
         self._step_limit = spec.limits.env_step_timeout
         self._generation = 0
         self._cold = True
+        self._first_plan: ResetPlan | None = None
         self._failure: SessionError | None = None
         self._interruption: EnvRpcError | None = None
         self._epoch = 0
@@ -90,10 +91,14 @@ class LaneGroup:
         self._round_ns = parts.telemetry.series("runner.round", "runner", "rpc.total")
         self._target = StepTarget(0, (), ())
 
+    def claim(self) -> None:
+        """Claim what the first reset needs, so that the order of the groups does not hang on the scheduler's."""
+        self._first_plan = self._next_plan(self.lanes)
+
     async def run(self) -> None:
         """Drive episodes to the end of the budget; raises the typed error that fails the route."""
         try:
-            plan = self._next_plan(self.lanes)
+            plan, self._first_plan = self._first_plan or self._next_plan(self.lanes), None
             while plan is not None:
                 failure = await self._attempt(plan)
                 plan = None if failure is None else await self._recover(failure)

@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, Final, Literal, Self
 import attrs
 
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.events import EpisodeCompleted, SessionEnded, SessionFailed
+from rlmesh_trio.events import EpisodeCompleted, IncidentHappened, SessionEnded, SessionFailed
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.observers.identity import refuse_other_run, run_facts
 from rlmesh_trio.observers.records import decode_record, json_line, parse_object, read_file
-from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.report import EpisodeSummary, Incident
 from rlmesh_trio.spec import SessionSpec
 
 __all__ = (
@@ -62,15 +62,16 @@ class Journal:
 
     header: JournalHeader
     episodes: tuple[EpisodeSummary, ...]
+    incidents: tuple[Incident, ...]
     ending: JournalEnding | None
 
 
 class JournalHooks(Hooks):
     """Writes the journal of one run to *path*; a context manager that closes the file.
 
-    A new or empty file gets a header, and the episodes *finished* by an earlier run that this one goes on from. A
-    journal of the same run is continued. Raises :exc:`InvalidSpec`, before anything is written, for a file that cannot
-    be written, is no journal, is of another run, or holds episodes that are not among *finished*.
+    A new or empty file gets a header, and the ``finished`` episodes of *spec*. A journal of the same run is continued.
+    Raises :exc:`InvalidSpec`, before anything is written, for a file that cannot be written, is no journal, is of
+    another run, or holds episodes that are not among the ``finished`` ones.
 
     A line is written inside the hook: a write and a flush, some 10 us, which survives a kill of the process. Once a
     second at most it is also synced to the disk, which survives a crash of the machine and may take milliseconds.
@@ -81,7 +82,6 @@ class JournalHooks(Hooks):
         path: str | os.PathLike[str],
         spec: SessionSpec,
         *,
-        finished: Sequence[EpisodeSummary] = (),
         execution_horizon: int = 1,
         prefetch_lead: int = 0,
     ) -> None:
@@ -92,7 +92,7 @@ class JournalHooks(Hooks):
         self._stream = _open_for_update(self.path)
         try:
             data = self._stream.read()
-            self._begin(data, header, finished)
+            self._begin(data, header, spec.finished)
         except BaseException:
             self._stream.close()
             raise
@@ -134,6 +134,10 @@ class JournalHooks(Hooks):
         self._episodes += 1
         self._write({"kind": "episode"} | {name: getattr(event, name) for name in _EPISODE_FIELDS})
 
+    async def incident_happened(self, event: IncidentHappened) -> None:
+        """Write what the session recovered from."""
+        self._write(attrs.asdict(event.incident))
+
     async def session_ended(self, event: SessionEnded) -> None:
         """Write how it ended."""
         self._end(JournalEnding("ended", event.reason, event.total_steps, event.total_episodes))
@@ -171,7 +175,7 @@ def parse_journal(path: str, data: bytes) -> Journal:
             raise InvalidSpec(f"journal {path}, line {number}: {error}") from error
     if reading.header is None:
         raise InvalidSpec(f"journal {path} has no whole line, and so no finished episode: delete it, and start anew")
-    return Journal(reading.header, tuple(reading.episodes.values()), reading.ending)
+    return Journal(reading.header, tuple(reading.episodes.values()), tuple(reading.incidents), reading.ending)
 
 
 @attrs.define
@@ -180,6 +184,7 @@ class _Reading:
 
     header: JournalHeader | None = None
     episodes: dict[int, EpisodeSummary] = attrs.field(factory=dict[int, EpisodeSummary])
+    incidents: list[Incident] = attrs.field(factory=list[Incident])
     ending: JournalEnding | None = None
 
     def take(self, line: dict[str, Any]) -> None:
@@ -195,6 +200,8 @@ class _Reading:
                 if summary.episode_index in self.episodes:
                     raise ValueError(f"an earlier line has episode {summary.episode_index} already")
                 self.episodes[summary.episode_index] = summary
+            case "retry" | "quarantine" | "reconnect":
+                self.incidents.append(decode_record(Incident, line))
             case "resumed":
                 self.ending = None
             case "ended" | "failed":

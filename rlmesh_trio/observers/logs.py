@@ -11,6 +11,7 @@ from rlmesh_trio.events import (
     EpisodeCompleted,
     EpisodeStarted,
     Event,
+    IncidentHappened,
     LogEmitted,
     ModelConnected,
     RelayAdvised,
@@ -24,14 +25,14 @@ from rlmesh_trio.hooks import Hooks
 __all__ = ("LoggingHooks",)
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
-_NO_FIELDS: Final = frozenset({"route", "final_info", "infos", "advisory", "level", "message"})
+_NO_FIELDS: Final = frozenset({"route", "final_info", "infos", "advisory", "incident", "level", "message"})
 
 
 class LoggingHooks(Hooks):
     """Writes what happens to *logger*, by default ``rlmesh_trio.run``, at *level*.
 
-    A failed session is an error, a caution of the relay a warning, and each step a debug line; steps are only heard,
-    and so only cost anything, where the logger is enabled for debug lines when the hooks are made.
+    A failed session is an error, an incident or a caution of the relay a warning, and each step a debug line. Steps are
+    only heard, and so only cost anything, where the logger is enabled for debug lines when the hooks are made.
 
     Each record has the fields of its event (``session_id``, ``env_id``, ``lane``, ``episode_id``, ``episode_index``,
     ``seed`` …) and ``event``, the hook's name. Handlers run inside the hook: one that blocks delays the run.
@@ -69,6 +70,12 @@ class LoggingHooks(Hooks):
         """Log what the relay changed."""
         level = logging.WARNING if event.advisory.severity == "caution" else self._level
         self._log(level, "relay_advisory", event, "%s", event.advisory.message, severity=event.advisory.severity)
+
+    async def incident_happened(self, event: IncidentHappened) -> None:
+        """Log what the session recovered from."""
+        incident = attrs.asdict(event.incident)
+        text = f"{incident['error']}: {incident.pop('message')}"
+        self._log(logging.WARNING, "incident_happened", event, "%s after %s", event.incident.kind, text, **incident)
 
     async def log(self, event: LogEmitted) -> None:
         """Log a line meant for people at its own level."""

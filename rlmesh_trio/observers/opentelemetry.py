@@ -2,9 +2,12 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from rlmesh_trio.events import (
     EpisodeCompleted,
     EpisodeStarted,
+    IncidentHappened,
     SessionEnded,
     SessionFailed,
     SessionStarted,
@@ -29,7 +32,7 @@ class OpenTelemetryHooks(Hooks):
     The span ``rlmesh.route`` has ``session_id``, ``env_id``, ``num_envs`` (lanes that played an episode) and ``lanes``
     (whether each is driven for itself); its children ``rlmesh.episode`` have ``index``, ``lane``, ``seed``, ``steps``,
     ``return``, ``success``, ``terminated`` and ``truncated``, where known. An episode that is begun again or never
-    finished, and a session that fails, have the status error.
+    finished, and a session that fails, have the status error; incidents are events of the session's span.
 
     The counters ``rlmesh.steps`` (env round trips) and ``rlmesh.episodes``, and the histograms
     ``rlmesh.predict.duration`` and ``rlmesh.step.duration`` (seconds) carry the ``session_id``. Steps and durations
@@ -96,6 +99,15 @@ class OpenTelemetryHooks(Hooks):
             | {"return": event.cumulative_reward}
         )
         span.end()
+
+    async def incident_happened(self, event: IncidentHappened) -> None:
+        """Note what the session recovered from on its span; the episode that was given up ends with it."""
+        incident = event.incident
+        if self._route is not None:
+            self._route.add_event(f"rlmesh.{incident.kind}", _known(**attrs.asdict(incident)))
+        given_up = None if incident.episode_index is None else self._open.pop(incident.episode_index, None)
+        if given_up is not None:
+            self._fail(given_up, f"{incident.error}: {incident.message}")
 
     async def on_telemetry(self, event: TelemetryTaken) -> None:
         """Count steps; take the mean durations of a window."""

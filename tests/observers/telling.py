@@ -10,6 +10,7 @@ from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.events import (
     EpisodeCompleted,
     EpisodeStarted,
+    IncidentHappened,
     Route,
     SessionEnded,
     SessionFailed,
@@ -18,13 +19,14 @@ from rlmesh_trio.events import (
     TelemetryTaken,
 )
 from rlmesh_trio.hooks import Hooks
-from rlmesh_trio.report import Report, TelemetryRow, TelemetrySnapshot
+from rlmesh_trio.report import Incident, Report, TelemetryRow, TelemetrySnapshot
 from rlmesh_trio.spec import AutoresetMode, EnvContract, SessionSpec, ValueSpace
 from tests.cli.reports import episode
 
 ROUTE = Route("route-1", "local-env", "local-model")
 STARTED = SessionStarted("local", ROUTE, "route-1")
 ENDED = SessionEnded("local", ROUTE, "session ended", 40, 2)
+RETRIED = IncidentHappened("local", ROUTE, Incident("retry", 0, 1, "id-1-1", 1, "OperationTimeout", "env.step is late"))
 FAILED = SessionFailed("local", ROUTE, "env.step timed out")
 
 

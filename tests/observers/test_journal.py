@@ -21,7 +21,7 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.resume import read_finished
 from rlmesh_trio.spec import EnvContract, Limits, SessionSpec, ValueSpace
 from tests.cli.reports import episode
-from tests.observers.telling import ENDED, FAILED, completed, play, spec
+from tests.observers.telling import ENDED, FAILED, RETRIED, completed, play, spec
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 async def write(path: Path, *indices: int, last: bytes = b"", **fields: Any) -> None:
-    with JournalHooks(path, spec(), **fields) as journal:
+    with JournalHooks(path, spec(**fields)) as journal:
         for index in indices:
             await journal.episode_completed(completed(index))
     with path.open("ab") as stream:
@@ -78,6 +78,15 @@ async def test_the_last_line_says_how_it_ended(path: Path, event: Any, ending: J
         await journal.episode_completed(completed(1))
         await (journal.session_ended(event) if event is ENDED else journal.session_failed(event))
     assert read_journal(path).ending == ending
+
+
+async def test_incidents_stand_where_they_happened(path: Path) -> None:
+    with JournalHooks(path, spec()) as journal:
+        await journal.episode_completed(completed(2))
+        await journal.incident_happened(RETRIED)
+        await journal.episode_completed(completed(1))
+    assert kinds(path) == ["header", "episode", "retry", "episode"]
+    assert read_journal(path).incidents == (RETRIED.incident,)
 
 
 async def test_a_real_run_is_journaled_as_it_is_reported(path: Path) -> None:
@@ -135,6 +144,7 @@ async def test_a_torn_last_line_is_dropped_and_then_cut_off(path: Path, torn: by
         (b"{}\n", "line 3: a journal has no lines of kind None here"),
         (b'{"kind":"surprise"}\n', "line 3: a journal has no lines of kind 'surprise' here"),
         (b'{"kind":"episode"}\n', "line 3: it has no 'episode_index'"),
+        (b'{"kind":"quarantine"}\n', "line 3: it has no 'env_index'"),
         (b'{"kind":"ended"}\n', "line 3: it has no 'reason'"),
         (b'{"kind":"header"}\n', "line 3: a journal has no lines of kind 'header' here"),
         (b"\xff\xfe\n", "line 3: it is not JSON"),
@@ -182,6 +192,8 @@ def test_a_file_that_is_no_journal_is_refused_and_left_alone(path: Path, content
         ({"episode_seeds": tuple(range(1000))}, r"episode_seeds is \[\] there and \[0, 1, 2, 3, 4, 5, \.\.\.\] here"),
         ({"trial_index_base": 5}, "trial_index_base is None there and 5 here"),
         ({"max_episode_seconds": float("inf")}, "max_episode_seconds is None there and 'Infinity' here"),
+        ({"seed_route_id": "r"}, "seed_route_id is None there and 'r' here"),
+        ({"partial_reset": True}, "partial_reset is False there and True here"),
         ({"num_envs": 3}, "lockstep_lanes is 1 there and 3 here"),
         ({"env_contract": EnvContract("Toy-v0", None, ValueSpace(None, (), b""))}, "observation_space is"),  # pyright: ignore[reportArgumentType]
     ],
@@ -190,22 +202,24 @@ async def test_the_journal_of_another_run_is_refused(path: Path, fields: dict[st
     await write(path, 1)
     before = content(path)
     with pytest.raises(InvalidSpec, match=f"is of another run: {why}"):
-        JournalHooks(path, spec(**fields), finished=[episode(1)])
+        JournalHooks(path, spec(finished=(episode(1),), **fields))
     assert content(path) == before
 
 
 async def test_how_a_chunk_is_played_is_part_of_the_run(path: Path) -> None:
     await write(path, 1)
     with pytest.raises(InvalidSpec, match="execution_horizon is 1 there and 4 here"):
-        JournalHooks(path, spec(), finished=[episode(1)], execution_horizon=4)
+        JournalHooks(path, spec(finished=(episode(1),)), execution_horizon=4)
     with pytest.raises(InvalidSpec, match="prefetch_lead is 0 there and 2 here"):
-        JournalHooks(path, spec(), finished=[episode(1)], prefetch_lead=2)
+        JournalHooks(path, spec(finished=(episode(1),)), prefetch_lead=2)
 
 
 async def test_what_does_not_decide_an_episode_may_change(path: Path) -> None:
     await write(path, 1)
-    changed = spec(env_id="route-2", num_envs=8, subset_step=True, limits=Limits(env_step_timeout=1))
-    with JournalHooks(path, changed, finished=[episode(1)]) as journal:
+    changed = spec(
+        finished=(episode(1),), env_id="route-2", num_envs=8, subset_step=True, limits=Limits(env_step_timeout=1)
+    )
+    with JournalHooks(path, changed) as journal:
         await journal.episode_completed(completed(2))
     assert indices(read_journal(path).episodes) == [1, 2]
 
@@ -220,13 +234,24 @@ async def test_going_on_forgets_how_it_ended_before(path: Path) -> None:
 async def test_a_journal_is_not_overwritten_by_a_run_that_does_not_resume_it(path: Path) -> None:
     await write(path, 1, 2)
     with pytest.raises(InvalidSpec, match="holds 2 finished episodes of this run already: resume from it"):
-        JournalHooks(path, spec(), finished=[episode(1)])
+        JournalHooks(path, spec(finished=(episode(1),)))
     assert indices(read_journal(path).episodes) == [1, 2]
 
 
 async def test_a_new_journal_holds_the_episodes_it_goes_on_from(path: Path) -> None:
-    await write(path, 3, finished=[episode(1), episode(2, seed=None)])
+    await write(path, 3, finished=(episode(1), episode(2, seed=None)))
     assert read_journal(path).episodes == (episode(1), episode(2, seed=None), episode(3))
+
+
+async def test_a_run_that_goes_on_leaves_one_journal_of_all_episodes(path: Path) -> None:
+    with JournalHooks(path, spec()) as journal, pytest.raises(HookError):
+        await play(HookGroup(Breaking(), journal), lanes=1)
+    finished = read_journal(path).episodes
+    with JournalHooks(path, spec(finished=finished)) as journal:
+        report = await play(journal, finished=finished)
+    assert indices(finished) == [1, 2]
+    assert read_journal(path).episodes == tuple(report.episodes)
+    assert read_journal(path).ending == JournalEnding("ended", "completed requested episodes", report.total_steps, 4)
 
 
 def test_places_that_cannot_hold_a_journal_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.events import EnvConnected, LogEmitted, ModelConnected, RelayAdvised
 from rlmesh_trio.observers import LoggingHooks
 from rlmesh_trio.report import Advisory
-from tests.observers.telling import ENDED, FAILED, ROUTE, STARTED, completed, play, started, stepped
+from tests.observers.telling import ENDED, FAILED, RETRIED, ROUTE, STARTED, completed, play, started, stepped
 
 
 class Kept(logging.Handler):
@@ -56,6 +56,7 @@ async def test_what_matters_is_one_record_each(logger: logging.Logger, kept: Kep
     await hooks.episode_completed(completed(3, cumulative_reward=21.5))
     await hooks.relay_advisory(RelayAdvised("local", ROUTE, "env_to_model", Advisory("info", "float64 to float32")))
     await hooks.relay_advisory(RelayAdvised("local", ROUTE, "model_to_env", Advisory("caution", "clipped")))
+    await hooks.incident_happened(RETRIED)
     await hooks.log(LogEmitted("local", ROUTE, "warn", "100% slow", "runtime"))
     await hooks.session_ended(ENDED)
     await hooks.session_failed(FAILED)
@@ -67,6 +68,7 @@ async def test_what_matters_is_one_record_each(logger: logging.Logger, kept: Kep
         (logging.INFO, "episode 3 finished: return 21.5 in 10 steps"),
         (logging.INFO, "float64 to float32"),
         (logging.WARNING, "clipped"),
+        (logging.WARNING, "retry after OperationTimeout: env.step is late"),
         (logging.WARNING, "100% slow"),
         (logging.INFO, "session local ended: 2 episodes, 40 steps"),
         (logging.ERROR, "session local failed: env.step timed out"),

@@ -14,7 +14,7 @@ from rlmesh_trio.engine.listeners import Listeners
 from rlmesh_trio.errors import EnvRpcError
 from rlmesh_trio.observers import OpenTelemetryHooks
 from tests.endpoints.toys import Script
-from tests.observers.telling import ENDED, FAILED, STARTED, completed, play, started, telemetry
+from tests.observers.telling import ENDED, FAILED, RETRIED, STARTED, completed, play, started, telemetry
 
 
 class Seen:
@@ -105,6 +105,24 @@ async def test_an_episode_begun_again_ends_its_first_span_with_an_error(seen: Se
     first, second = seen.spans
     assert (attributes(first)["lane"], first.status.status_code) == (0, StatusCode.ERROR)
     assert (attributes(second)["lane"], second.status.status_code) == (2, StatusCode.UNSET)
+
+
+async def test_an_incident_is_an_event_of_the_session_and_ends_the_attempt(seen: Seen) -> None:
+    await seen.hooks.session_started(STARTED)
+    await seen.hooks.episode_started(started(1))
+    await seen.hooks.incident_happened(RETRIED)
+    await seen.hooks.episode_started(started(1, attempt=2))
+    await seen.hooks.episode_completed(completed(1))
+    await seen.hooks.session_ended(ENDED)
+    first, second, route = seen.spans
+    assert (first.status.status_code, first.status.description) == (
+        StatusCode.ERROR,
+        "OperationTimeout: env.step is late",
+    )
+    assert second.status.status_code == route.status.status_code == StatusCode.UNSET
+    (noted,) = route.events
+    assert noted.name == "rlmesh.retry"
+    assert (noted.attributes or {})["episode_index"] == 1
 
 
 async def test_a_session_stands_below_the_callers_span(seen: Seen) -> None:
