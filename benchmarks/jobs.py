@@ -11,7 +11,7 @@ import attrs
 
 __all__ = ("Job", "Mode", "Sample", "SchedulerName", "ServerPlan", "answer_lines")
 
-Mode = Literal["run", "hooks", "stream"]
+Mode = Literal["run", "hooks", "journal", "stream"]
 SchedulerName = Literal["eager", "full batch", "adaptive"]
 
 

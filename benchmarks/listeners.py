@@ -19,7 +19,8 @@ class EveryHook(Hooks):
         self.seen += 1
 
     session_started = episode_started = observation_emitted = action_received = step_completed = count
-    episode_completed = relay_advisory = log = on_telemetry = session_ended = session_failed = count
+    episode_completed = relay_advisory = log = on_telemetry = count
+    incident_happened = session_ended = session_failed = count
 
     async def transform_observation(self, event: ObservationEmitted) -> Leaves | None:
         self.seen += 1

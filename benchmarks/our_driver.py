@@ -3,6 +3,10 @@
 The policy runs where such a one belongs: inline when it answers at once, in a thread when it blocks.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import attrs
@@ -10,11 +14,12 @@ import numpy as np
 import trio
 from numpy.typing import NDArray
 
-from benchmarks.jobs import Job, Sample, answer_lines
+from benchmarks.jobs import Job, Mode, Sample, answer_lines
 from benchmarks.listeners import EveryHook
 from benchmarks.schedulers import make_scheduler
 from benchmarks.timing import Forwards, Stopwatch
-from rlmesh_trio import Report, Session, SessionSpec, connect_env, open_local_model, open_session, run_session
+from rlmesh_trio import Hooks, Report, Session, SessionSpec, connect_env, open_local_model, open_session, run_session
+from rlmesh_trio.observers import HookGroup, JournalHooks
 
 
 async def measure(job: Job) -> Sample:
@@ -33,10 +38,23 @@ async def measure(job: Job) -> Sample:
                 async with open_session(spec, env, model) as session:
                     report = await follow(session)
             else:
-                hooks = EveryHook() if job.mode == "hooks" else None
                 scheduler = make_scheduler(job.scheduler, spec.num_envs)
-                report = await run_session(spec, env, model, hooks=hooks, scheduler=scheduler)
+                with listening(job.mode, spec) as hooks:
+                    report = await run_session(spec, env, model, hooks=hooks, scheduler=scheduler)
         return stopwatch.sample(sum(episode.step_count for episode in report.episodes), forwards)
+
+
+@contextmanager
+def listening(mode: Mode, spec: SessionSpec) -> Generator[Hooks | None]:
+    """Who listens in *mode*: nobody, everything, or everything and a journal."""
+    match mode:
+        case "hooks":
+            yield EveryHook()
+        case "journal":
+            with TemporaryDirectory() as folder, JournalHooks(Path(folder, "run.jsonl"), spec) as journal:
+                yield HookGroup(journal, EveryHook())
+        case _:
+            yield None
 
 
 async def follow(session: Session) -> Report:

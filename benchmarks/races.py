@@ -18,8 +18,8 @@ WARM_UP_EPISODES = 1
 class Race:
     """Which env, how many episodes, what is switched on, and the ratio to reach.
 
-    *forward_pause* is seconds per forward of the model. *peer_step_cap* shortens the peer's episodes where its rate
-    does not depend on their length.
+    The rival is the peer's driver or, where *rival* names a mode, our own in that mode. *forward_pause* is seconds per
+    forward of the model. *peer_step_cap* shortens the peer's episodes where its rate does not depend on their length.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Race:
     plan: ServerPlan
     episodes: int
     mode: Mode = "run"
+    rival: Mode | None = None
     forward_pause: float = 0.0
     peer_step_cap: int | None = None
 
@@ -65,9 +66,11 @@ def run_race(race: Race, rounds: int, ours: Child, peers: Child) -> Outcome:
             batched=race.plan.kind != "single",
             pause=race.forward_pause,
         )
-        peer_job = attrs.evolve(job, step_cap=race.peer_step_cap)
+        rival, rival_job = peers, attrs.evolve(job, step_cap=race.peer_step_cap)
+        if race.rival is not None:
+            rival, rival_job = ours, attrs.evolve(job, mode=race.rival)
         taken: tuple[list[Sample], list[Sample]] = ([], [])
-        sides = ((ours, job, taken[0]), (peers, peer_job, taken[1]))
+        sides = ((ours, job, taken[0]), (rival, rival_job, taken[1]))
         for driver, task, _ in sides:
             run(driver, attrs.evolve(task, episodes=WARM_UP_EPISODES))
         for _ in range(rounds):

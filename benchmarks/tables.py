@@ -23,8 +23,8 @@ __all__ = (
 
 
 def outcome_table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(title="ours against the peer's driver, lane steps per second (ratio: median and range)")
-    for heading in ("case", "ours", "peer", "ratio", "goal", "ours CPU us", "peer CPU us"):
+    table = Table(title="lane steps per second, ours against the peer's driver (ratio: median and range)")
+    for heading in ("case", "ours", "rival", "ratio", "goal", "ours CPU us", "rival CPU us"):
         table.add_column(heading, justify="left" if heading == "case" else "right", no_wrap=True)
     for outcome in outcomes:
         ratios = sorted(outcome.ratios)
@@ -77,7 +77,7 @@ def standing_table(standings: Sequence[Standing]) -> Table:
 
 
 def outcome_record(outcome: Outcome) -> dict[str, object]:
-    """The JSON form of a race."""
+    """The JSON form of a race; the rival is called the peer, also where it is our own driver."""
     record: dict[str, object] = {
         "case": outcome.race.name,
         "goal": outcome.race.goal,
