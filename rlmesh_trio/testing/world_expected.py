@@ -1,0 +1,151 @@
+"""The naive model of a session: what a calm world's episodes must come out as, worked out one step after the other.
+
+No tasks and no time: slots are dealt, each lane plays its episodes, and a plan of frames is kept beside it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rlmesh_trio.engine.seeds import episode_seed
+from rlmesh_trio.testing.world_toy import Draws, Toy, ToyAction, ToyObservation, frames_for
+
+if TYPE_CHECKING:
+    from rlmesh_trio.testing.world import World
+
+__all__ = ("ExpectedEpisode", "expected", "is_determined")
+
+
+@attrs.frozen(order=True)
+class ExpectedEpisode:
+    """One episode as its summary must have it."""
+
+    index: int
+    lane: int
+    seed: int | None
+    trial: int | None
+    steps: int
+    reward: float
+    terminated: bool
+    truncated: bool
+    success: bool | None
+
+
+def is_determined(world: "World") -> bool:
+    """Whether the episodes of *world* depend on nothing that time decides.
+
+    They do where a cap counts seconds, and where a lane restarts itself while the next chunk is being prefetched: the
+    chunk goes on into the new episode if it was asked for in time.
+    """
+    return world.session.time_cap is None and (world.owns_resets or not world.session.prefetch_lead)
+
+
+def expected(world: "World", dealt: Sequence[int] | None = None) -> tuple[ExpectedEpisode, ...]:
+    """All episodes of a bounded, undisturbed *world* that :func:`is_determined`, by index.
+
+    Where lanes are driven one by one, who plays which slot is a matter of time: *dealt* has the lane of each slot, by
+    default in turns. A vector's and a single lane's episodes need no such help.
+    """
+    budget, width = world.session.budget or 0, world.env.lanes
+    if not world.drives_lanes:
+        groups = {tuple(range(width)): list(range(budget))}
+    else:
+        turns = [slot % width for slot in range(budget)] if dealt is None else dealt
+        groups = {(lane,): [slot for slot in range(budget) if turns[slot] == lane] for lane in range(width)}
+    play = _play_resetting if world.owns_resets else _play_rolling
+    return tuple(sorted(episode for lanes, slots in groups.items() for episode in play(world, lanes, slots)))
+
+
+def _policy(world: "World", toys: Iterable[Toy], seeds: Iterable[int | None]) -> list[list[ToyAction]]:
+    model = world.model
+    rows = [ToyObservation(0, toy.step, toy.state) for toy in toys]
+    return frames_for(rows, list(seeds), salt=model.salt, longest=model.chunk, varied=model.varied)
+
+
+def _seed(world: "World", slot: int, generation: int, lane: int) -> int | None:
+    session = world.session
+    if session.episode_seeds:
+        return session.episode_seeds[slot] if slot < len(session.episode_seeds) else None
+    if session.base_seed is None:
+        return None
+    return episode_seed(session.base_seed, "world", generation, lane)
+
+
+def _cold_seed(world: "World", lane: int, slot: int) -> int | None:
+    """The seed of a lane that is reset once: by its slot where it is driven alone, in a vector by its number."""
+    return _seed(world, slot, slot, 0) if world.drives_lanes else _seed(world, slot, 0, lane)
+
+
+def _summary(
+    world: "World", slot: int, lane: int, seed: int | None, toy: Toy, *, capped: bool = False
+) -> ExpectedEpisode:
+    return ExpectedEpisode(
+        index=slot + 1,
+        lane=lane,
+        seed=seed,
+        trial=(world.session.trial_base or 0) + slot if world.owns_resets else None,
+        steps=toy.step,
+        reward=toy.total,
+        terminated=toy.terminated and not capped,
+        truncated=not toy.terminated or capped,
+        success=toy.success,
+    )
+
+
+def _play_resetting(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:
+    """One lane that is reset for each of its slots, with replay and prefetch within an episode."""
+    (lane,) = lanes
+    draws = Draws(world.env.salt, lane)
+    lead, history = world.session.prefetch_lead, world.model.history
+    episodes: list[ExpectedEpisode] = []
+    for slot in slots:
+        seed = _seed(world, slot, slot, 0)
+        toy = Toy(draws.token(seed), world.env.longest)
+        plan: list[list[ToyAction]] = []
+        ahead: list[list[ToyAction]] | None = None
+        capped = False
+        while not (toy.over or capped):
+            asked_about = not plan and ahead is None
+            if asked_about:
+                plan = _policy(world, [toy], [seed])
+            elif not plan and ahead is not None:
+                plan, ahead = ahead, None
+            frame = plan.pop(0)
+            if lead and ahead is None and len(plan) <= lead and not (history and asked_about):
+                ahead = _policy(world, [toy], [seed])
+            toy.move(frame[0].move)
+            capped = not toy.over and toy.step == world.session.step_cap
+        episodes.append(_summary(world, slot, lane, seed, toy, capped=capped))
+    return episodes
+
+
+def _play_rolling(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:
+    """Lanes in lockstep that restart themselves on the step after an end, and play on without a slot if none is left.
+
+    A chunk is dropped when an episode ends. The one predicted from the observation after an end supplies the step that
+    restarts the lane, and goes on into the new episode.
+    """
+    free = list(slots)
+    if not free:
+        return []
+    draws = {lane: Draws(world.env.salt, lane) for lane in lanes}
+    held = {lane: free.pop(0) if free else None for lane in lanes}
+    seeds = {lane: _cold_seed(world, lane, held[lane] or 0) for lane in lanes}
+    toys = {lane: Toy(draws[lane].token(seeds[lane]), world.env.longest) for lane in lanes}
+    episodes: list[ExpectedEpisode] = []
+    plan: list[list[ToyAction]] = []
+    while len(episodes) < len(slots):
+        plan = plan or _policy(world, toys.values(), seeds.values())
+        frame = dict(zip(lanes, plan.pop(0), strict=True))
+        for lane, toy in list(toys.items()):
+            if toy.over:
+                toys[lane], seeds[lane] = Toy(draws[lane].token(), world.env.longest), None
+                held[lane] = free.pop(0) if free else None
+                continue
+            toy.move(frame[lane].move)
+            if toy.over:
+                plan = []
+                if (slot := held[lane]) is not None:
+                    episodes.append(_summary(world, slot, lane, seeds[lane], toy))
+    return episodes
