@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 
+from rlmesh_trio.errors import format_duration
+
 __all__ = (
     "SchedulerUnknown",
     "Stalled",
@@ -123,7 +125,7 @@ def real_time_limit(seconds: float) -> Generator[None]:
     """Raise :exc:`TookTooLong` where the block is after *seconds* of real time. For the main thread, on POSIX."""
 
     def late(_number: int, _frame: FrameType | None) -> None:
-        raise TookTooLong(f"not done after {seconds:g} s of real time")
+        raise TookTooLong(f"not done in {format_duration(seconds)} of real time")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)

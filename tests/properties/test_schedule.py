@@ -83,10 +83,10 @@ def test_another_trio_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, val
 class TestVirtualTime:
     def test_it_jumps_from_deadline_to_deadline(self) -> None:
         async def main() -> float:
-            await trio.sleep(86_400.5)
+            await trio.sleep(3_600.5)
             return trio.current_time()
 
-        assert trio.run(main, clock=VirtualClock()) == 86_400.5
+        assert trio.run(main, clock=VirtualClock()) == 3_600.5
 
     def test_what_is_handed_in_from_outside_still_comes(self) -> None:
         async def main() -> None:
@@ -121,10 +121,14 @@ class TestVirtualTime:
             run_virtual(1, main)
 
 
+def turn_in_circles() -> None:
+    while True:
+        pass
+
+
 def test_a_block_that_turns_in_circles_is_interrupted() -> None:
-    with pytest.raises(TookTooLong, match="not done after 0.01 s"), real_time_limit(0.01):
-        while True:
-            pass
+    with pytest.raises(TookTooLong, match="not done in 10ms of real time"), real_time_limit(0.01):
+        turn_in_circles()
 
 
 def test_one_that_is_done_is_left_alone() -> None:
