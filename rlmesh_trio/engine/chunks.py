@@ -32,29 +32,19 @@ class ChunkBuffer:
     """Replay, prefetch, staleness and history of one group.
 
     ``lead`` is how many frames may be left when the next chunk is asked for; 0 asks only when none are left. A
-    request returned by :meth:`observe`, :meth:`take` or :meth:`replan` is WANTED: the caller must post it.
+    request returned by :meth:`observe`, :meth:`prefetch` or :meth:`replan` is WANTED: the caller must post it.
     """
 
     def __init__(self, *, lead: int, history: bool) -> None:
         self.state = _NONE
         self.counter = 0
-        self._lead = lead
+        self.lead = lead
         self._history = history
         self._frames: deque[Leaves] = deque()
         self._bank: tuple[Leaves, ...] = ()
         self._backlog: list[HistoryRow] = []
         self._latest: PredictRequest | None = None
         self._wanted: PredictRequest | None = None
-
-    @property
-    def buffered(self) -> int:
-        """Frames still to be played before the group must wait."""
-        return len(self._frames) + len(self._bank)
-
-    @property
-    def pending(self) -> int:
-        """Frames of the chunk being played, banked ones not counted."""
-        return len(self._frames)
 
     def observe(self, request: PredictRequest) -> PredictRequest | None:
         """Take in the group's newest observation; the request to post, if one is due now."""
@@ -74,23 +64,22 @@ class ChunkBuffer:
                 self._backlog.append(HistoryRow(request.observation, request.episode_info, self.counter))
         return self._want(request) if due else None
 
-    def ready(self) -> bool:
-        """Whether a frame can be taken now; a bank becomes the plan when the plan is used up."""
-        if self._frames:
-            return True
-        if self.state is _BANKED:
-            self._frames.extend(self._bank)
+    def take(self) -> Leaves | None:
+        """The next frame, ``None`` while there is none; a bank becomes the plan when the plan is used up."""
+        frames = self._frames
+        if not frames:
+            if self.state is not _BANKED:
+                return None
+            frames.extend(self._bank)
             self._bank = ()
             self.state = _NONE
-            return True
-        return False
+        return frames.popleft()
 
-    def take(self) -> tuple[Leaves, PredictRequest | None]:
-        """The next frame, and the prefetch to post if the plan has run down to the lead."""
-        frame = self._frames.popleft()
-        if self._lead and self.state is _NONE and len(self._frames) <= self._lead:
-            return frame, self.replan()
-        return frame, None
+    def prefetch(self) -> PredictRequest | None:
+        """The request to post after a frame was taken, if the plan has run down to the lead."""
+        if self.lead and self.state is _NONE and len(self._frames) <= self.lead:
+            return self.replan()
+        return None
 
     def replan(self) -> PredictRequest | None:
         """Ask again from the newest observation; ``None`` if that one has already left the group (history only)."""

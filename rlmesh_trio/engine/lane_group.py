@@ -230,13 +230,12 @@ class LaneGroup:
                 observation = await announcer.observation(observation, to_model, is_reset=is_reset, infos=infos)
             self._observed(observation, info, is_reset=is_reset)
 
-            while not buffer.ready():
+            while (action := buffer.take()) is None:
                 if buffer.state is nothing_outstanding:
                     self._ask_again()
                 await ticket.landed()
-            action, prefetch = buffer.take()
-            if prefetch is not None:
-                ticket.post(prefetch)
+            if buffer.lead and (ahead := buffer.prefetch()) is not None:
+                ticket.post(ahead)
             if to_env.is_checked or listeners.hear_actions:
                 action = await announcer.action(action, to_env)
 

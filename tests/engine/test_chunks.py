@@ -126,7 +126,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.phase is Phase.READY and not self.queue and self.predict is not BANKED)
     @rule()
     def d4_nothing_to_play(self) -> None:
-        assert not self.buffer.ready()
+        assert self.buffer.take() is None
         assert self.predict in (WANTED, FLYING, STALE)
 
     @precondition(lambda self: self.phase is Phase.READY and (self.queue or self.predict is BANKED))
@@ -134,9 +134,8 @@ class GroupMachine(RuleBasedStateMachine):
     def d1_d2_d3_a_frame_is_taken(self) -> None:
         if not self.queue:
             self.queue, self.bank, self.predict = self.bank, [], NONE
-        assert self.buffer.ready()
-        frame, prefetch = self.buffer.take()
-        assert frame == self.queue.pop(0)
+        assert self.buffer.take() == self.queue.pop(0)
+        prefetch = self.buffer.prefetch()
         if self.predict is NONE and self.lead and len(self.queue) <= self.lead and self.can_replan():
             self.wants(prefetch)
         else:
@@ -192,13 +191,11 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.phase is Phase.IDLE and self.predict is NONE)
     @rule()
     def r1_a_finished_group_has_no_plan(self) -> None:
-        assert not self.buffer.ready()
+        assert self.buffer.take() is None
 
     @invariant()
     def the_buffer_agrees(self) -> None:
         assert self.buffer.state is self.predict
-        assert self.buffer.buffered == len(self.queue) + len(self.bank)
-        assert self.buffer.pending == len(self.queue)
 
     @invariant()
     def observations_leave_once_and_in_order(self) -> None:
@@ -240,9 +237,8 @@ class Player:
     def play(self, steps: int) -> Ledger:
         self.predict(self.buffer.observe(observed(0)))
         for number in range(1, steps + 1):
-            assert self.buffer.ready()
-            _, prefetch = self.buffer.take()
-            self.predict(prefetch)
+            assert self.buffer.take() is not None
+            self.predict(self.buffer.prefetch())
             self.buffer.counter += 1
             if number < steps:
                 self.predict(self.buffer.observe(observed(number)))
@@ -261,9 +257,8 @@ class TestHistory:
         player = Player(2, 2, history=False)
         request = observed(0)
         player.predict(player.buffer.observe(request))
-        assert player.buffer.ready()
-        _, again = player.buffer.take()
-        assert again is request
+        assert player.buffer.take() is not None
+        assert player.buffer.prefetch() is request
         assert (request.request_id, request.history, request.step) == ("r-0", (), None)
 
     def test_rows_hold_the_episode_of_their_moment(self) -> None:
@@ -290,11 +285,12 @@ class TestHistory:
         buffer.sent()
         buffer.land(frames(1, 4))
         for number in (1, 2):
-            assert buffer.ready()
-            assert buffer.take()[1] is None
+            assert buffer.take() is not None
+            assert buffer.prefetch() is None
             buffer.counter = number
             assert buffer.observe(observed(number)) is None
-        assert buffer.take()[1] is not None
+        assert buffer.take() is not None
+        assert buffer.prefetch() is not None
         buffer.counter = 3
         buffer.drop_plan()
         terminal = observed(3)
@@ -320,7 +316,7 @@ class TestHistory:
         buffer.drop_plan()
         buffer.begin_reset()
         buffer.land(frames(1, 4))
-        assert not buffer.ready()
+        assert buffer.take() is None
         assert buffer.replan() is None
         fresh = observed(2, 1)
         assert buffer.observe(fresh) is fresh
