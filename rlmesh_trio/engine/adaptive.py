@@ -24,6 +24,8 @@ _WINDOWS_KEPT = 16
 _EAGER_WINDOWS_NEEDED = 2
 _TRIAL_WINDOWS = 8
 _FIRST_REST = 32
+_SHORTEST = 1e-9
+_NO_TIME = 1e-9
 _SHARES = np.linspace(0.0, 1.0, 17)[1:]
 
 
@@ -35,8 +37,8 @@ class PredictTime:
     per_row: float
 
     def seconds(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For each number of *rows*; below one row a predict takes as long as for one."""
-        return self.fixed + self.per_row * np.maximum(rows, 1.0)
+        """For each number of *rows*; below one row a predict takes as long as for one, and no predict takes no time."""
+        return np.maximum(self.fixed + self.per_row * np.maximum(rows, 1.0), _SHORTEST)
 
 
 class Adaptive:
@@ -174,7 +176,8 @@ def mean_rounds(steps: _Seconds, holds: _Seconds, predict: PredictTime, lanes: i
 
 def _periods(steps: _Seconds, holds: _Seconds, took: _Seconds) -> _Seconds:
     """How many dispatches apart a lane's dispatches are in the mean."""
-    return np.ceil((steps + took[:, None]) / (took + holds)[:, None] - 1e-9).mean(axis=1)
+    apart = np.maximum(took + holds, _NO_TIME)[:, None]
+    return np.maximum(np.ceil((steps + took[:, None]) / apart - 1e-9), 1.0).mean(axis=1)
 
 
 def _until_all_wait(steps: _Seconds, holds: _Seconds, lanes: int) -> _Seconds:

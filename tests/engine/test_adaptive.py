@@ -64,6 +64,10 @@ class TestMeanRounds:
         assert at_once == pytest.approx(101 * MS, rel=0.001)
         assert held == pytest.approx(101 * MS, rel=0.001)
 
+    @pytest.mark.parametrize("step", [0.0, 5 * MS])
+    def test_a_model_that_takes_no_time_disturbs_nobody(self, step: float) -> None:
+        assert rounds_of([step] * 9, PredictTime(0.0, 0.0), 4) == pytest.approx((step, step))
+
     def test_the_slowest_of_many_is_waited_for(self) -> None:
         steps = [1 * MS] * 99 + [100 * MS]
         few, many = (rounds_of(steps, PredictTime(10 * MS, 0.0), lanes)[1] for lanes in (2, 64))
