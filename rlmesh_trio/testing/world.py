@@ -35,6 +35,7 @@ from rlmesh_trio.testing.world_plan import (
     EnvPlan,
     ModelPlan,
     NetworkPlan,
+    SchedulerName,
     SessionPlan,
     Trouble,
 )
@@ -79,6 +80,7 @@ class World:
         """The world of *seed*: four in ten are calm, in the others something goes wrong, or they are cancelled."""
         draw = _Draw(seed)
         env = draw.env()
+        model = draw.model(history=env.kind != "vector" or env.autoreset == "NEXT_STEP")
         session = draw.session(env)
         mood = draw.one(*["calm"] * 4, *["trouble"] * 3, *["cancelled"] * 2, "both")
         endless = session.budget is None or (env.longest is None and session.step_cap is None)
@@ -86,7 +88,7 @@ class World:
             seed=seed,
             schedule=draw.random.getrandbits(32),
             env=env,
-            model=draw.model(),
+            model=model,
             network=draw.network(lossy=mood in ("trouble", "both")),
             session=session,
             troubles=draw.troubles() if mood in ("trouble", "both") else (),
@@ -104,6 +106,11 @@ class World:
         return self.env.kind == "lanes" and self.env.lanes > 1
 
     @property
+    def resets_named_lanes(self) -> bool:
+        """Whether the engine resets just the finished lanes of a vector."""
+        return self.env.kind == "vector" and self.env.lanes > 1 and self.owns_resets
+
+    @property
     def spec(self) -> SessionSpec:
         """What the session is told."""
         env, session = self.env, self.session
@@ -117,6 +124,7 @@ class World:
             model_component_id="toy-model",
             num_envs=env.lanes,
             subset_step=env.kind == "lanes",
+            partial_reset=self.resets_named_lanes,
             base_seed=session.base_seed,
             episode_seeds=session.episode_seeds,
             max_episodes=session.budget,
@@ -180,7 +188,7 @@ class _Draw:
         kind: EnvKind = self.one("single", "lanes", "lanes", "lanes", "vector")
         autoreset: Autoreset = self.one("UNSPECIFIED", "DISABLED", "DISABLED", "NEXT_STEP")
         if kind == "vector":
-            autoreset = "NEXT_STEP"
+            autoreset = self.one("NEXT_STEP", "DISABLED")
         return EnvPlan(
             kind=kind,
             lanes=1 if kind == "single" else self.one(1, 2, 2, 3, 3, 4),
@@ -193,12 +201,12 @@ class _Draw:
             declares_trials=self.one(True, False),
         )
 
-    def model(self) -> ModelPlan:
+    def model(self, *, history: bool) -> ModelPlan:
         return ModelPlan(
             chunk=self.one(1, 1, 2, 3, 4),
             varied=self.one(True, False),
             fuses=self.one(True, False),
-            history=self.up_to(4) == 1,
+            history=self.up_to(4) == 1 and history,
             salt=self.random.getrandbits(32),
             predict=self.delays(),
         )
@@ -218,6 +226,9 @@ class _Draw:
         budget = None if self.up_to(20) == 1 else self.up_to(7)
         seeding = self.one("base", "base", "none", *(["listed", "listed in part"] if owns_resets else []))
         listed = {"listed": budget or 40, "listed in part": self.up_to(3)}.get(seeding, 0)
+        scheduler: SchedulerName = self.one(
+            *("eager", "eager", "eager", "eager"), *("lowest", "together", "never", "unruly", "full", "adaptive")
+        )
         return SessionPlan(
             budget=budget,
             step_cap=self.one(None, None, 1, 3) if owns_resets else None,
@@ -229,11 +240,11 @@ class _Draw:
             window=self.one(0.0, 0.0, 0.5),
             close_env=self.one(True, True, False),
             ceilings=self.up_to(4) == 1,
-            scheduler=self.one("eager", "eager", "eager", "lowest", "together", "never", "unruly"),
+            scheduler=scheduler,
             listening=self.one("hooks", "hooks", "hooks", "stream", "both", "nobody"),
             transforms=self.up_to(4) == 1,
             hook=self.one(*[Delays()] * 4, Delays((0.0, 0.25)), Delays((0.0,), jitter=0.25)),
-            reader=self.one(Delays(), Delays((0.0, 0.25))),
+            reader=self.one(Delays(), Delays((0.0, 0.25)), Delays((3.0,))),
             reader_stays=self.one(None, None, self.up_to(20)),
         )
 

@@ -3,15 +3,15 @@
 The promises about events and about what the model saw are in :mod:`rlmesh_trio.testing.world_events`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rlmesh_trio.errors import EnvRpcError, ModelRpcError, OperationTimeout, RouteCancelled
+from rlmesh_trio.errors import EnvRpcError, HookError, ModelRpcError, OperationTimeout, RouteCancelled
 from rlmesh_trio.report import EpisodeSummary, Report
 from rlmesh_trio.testing.world_events import episode_ids, event_violations, model_violations
 from rlmesh_trio.testing.world_expected import ExpectedEpisode, expected, is_determined
 from rlmesh_trio.testing.world_mishaps import Call
-from rlmesh_trio.testing.world_plan import NOTICES, SessionPlan, Trouble
+from rlmesh_trio.testing.world_plan import NOTICES, TRANSFORMS, SessionPlan, Trouble
 from rlmesh_trio.testing.world_run import Outcome
 
 __all__ = ("is_calm", "left_report", "signature", "violations")
@@ -83,23 +83,58 @@ def _ending(outcome: Outcome) -> Iterator[str]:
     closes = [call.part for call in env].count("close")
     if closes != plan.close_env:
         yield f"close_env is {plan.close_env}, and the env was closed {closes} times"
-    operations = [call for call in (*env, *model) if call.part in _OPERATIONS]
-    ended_at = outcome.ended_at or 0.0
+    late = [line for line in outcome.log if line.startswith("a listener did not return")]
+    if late and not any(struck.trouble.part in NOTICES for struck in outcome.struck):
+        yield "the ending waited for a reader"
     if outcome.error is None:
         return
-    if isinstance(outcome.error, RouteCancelled) and outcome.cancelled_at is not None:
-        broke_at = outcome.cancelled_at
-        if any(call.started > broke_at for call in operations):
-            yield f"something is asked after the cancellation at {broke_at:g}"
-        if any(call.part in ("reset", "step") and call.ended > broke_at for call in operations):
-            yield f"an env operation goes on after the cancellation at {broke_at:g}"
-        parts = 5
-    else:
+    operations = [call for call in (*env, *model) if call.part in _OPERATIONS]
+    broke_at = _broke_at(outcome)
+    if broke_at is None:
         moments = [call.ended for call in operations] + [struck.at for struck in outcome.struck]
-        broke_at = max([*moments, outcome.cancelled_at or 0.0])
-        parts = 4
+        broke_at, parts = max([*moments, outcome.cancelled_at or 0.0]), 4
+    else:
+        yield from _goes_on(outcome, broke_at)
+        parts = 5
+    ended_at = outcome.ended_at or 0.0
     if ended_at > broke_at + parts * plan.close_limit + _EPSILON:
         yield f"the ending took from {broke_at:g} to {ended_at:g} s"
+
+
+def _goes_on(outcome: Outcome, broke_at: float) -> Iterator[str]:
+    """What goes on after the session broke: nothing but a predict in flight, for as long as its grace."""
+    grace = outcome.world.session.close_limit
+    for call in (*outcome.env.calls, *outcome.model.calls):
+        if call.part in _OPERATIONS and call.started > broke_at + _EPSILON:
+            yield f"{call} begins although the session broke at {broke_at:g}"
+        allowed = broke_at + (grace if call.part == "predict_group" else 0.0) + _EPSILON
+        if call.part in (*_OPERATIONS, "evict") and call.started < broke_at and call.ended > allowed:
+            yield f"{call} goes on although the session broke at {broke_at:g}"
+
+
+def _broke_at(outcome: Outcome) -> float | None:
+    """When the session failed, where that can be told from its error."""
+    plan, env, model = outcome.world.session, outcome.env.calls, outcome.model.calls
+    limits = {"env.reset": plan.reset_limit, "env.step": plan.step_limit, "model.predict": plan.predict_limit}
+    match outcome.error:
+        case RouteCancelled():
+            return outcome.cancelled_at
+        case EnvRpcError():
+            return _first(call.ended for call in env if call.result == "failed" and call.part != "close")
+        case ModelRpcError():
+            return _first(call.ended for call in model if call.result == "failed" and call.part == "predict_group")
+        case OperationTimeout() as late:
+            limit = limits[late.operation or ""] - _EPSILON
+            return _first(call.ended for call in (*env, *model) if call.ended - call.started >= limit)
+        case HookError():
+            parts = ("scheduler", *TRANSFORMS)
+            return _first(struck.at for struck in outcome.struck if struck.trouble.part in parts)
+        case _:
+            return None
+
+
+def _first(moments: Iterable[float]) -> float | None:
+    return min(moments, default=None)
 
 
 def signature(error: Exception | None) -> str:
@@ -125,6 +160,8 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
     possible: set[str] = set()
     for struck in outcome.struck:
         possible |= _blamed_on(struck.trouble, world.session)
+        if world.resets_named_lanes and struck.trouble.kind in ("misshapen_observation", "no_observation"):
+            possible.add("ProtocolError")
     env_line, model_line = outcome.lines
     if env_line.lost_since is not None:
         possible |= {"EnvRpcError env.reset CONNECTION", "EnvRpcError env.step CONNECTION"}
@@ -134,6 +171,12 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
         outside = world.cancellation is not None and world.cancellation.outside
         possible.add("RouteCancelled cancelled by caller" if outside else "RouteCancelled swept")
     found = signature(outcome.error)
+    broke_at = _broke_at(outcome)
+    if broke_at is not None:
+        failed = _first(call.ended for call in outcome.env.calls if call.result == "failed" and call.part != "close")
+        earlier = [moment for moment in (failed, outcome.cancelled_at) if moment is not None and moment < broke_at]
+        if earlier:
+            yield f"it failed with {found} at {broke_at:g}, after another failure at {earlier}"
     if outcome.error is not None and found not in possible:
         yield f"it failed with {found} ({outcome.error}), which nothing explains; possible: {sorted(possible)}"
     if outcome.error is None:
@@ -260,7 +303,9 @@ def _calm_report(outcome: Outcome) -> Iterator[str]:
     if is_determined(world):
         found = tuple(_found(summary) for summary in summaries)
         wanted = expected(world, dealt)
-        yield from (f"{one} should be {other}" for one, other in zip(found, wanted, strict=True) if one != other)
+        if len(found) != len(wanted):
+            yield f"{len(found)} episodes are reported of {len(wanted)}"
+        yield from (f"{one} should be {other}" for one, other in zip(found, wanted, strict=False) if one != other)
     yield from _telemetry(outcome, report)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby, pairwise
+from math import inf
 
 import attrs
 
@@ -19,9 +20,11 @@ from rlmesh_trio.events import (
     StepCompleted,
     TelemetryTaken,
 )
+from rlmesh_trio.messages import HistoryRow
 from rlmesh_trio.testing.recording import events_of, numbered
 from rlmesh_trio.testing.world_peers import Asked
 from rlmesh_trio.testing.world_run import Outcome
+from rlmesh_trio.testing.world_toy import ToyObservation
 
 __all__ = ("episode_ids", "event_violations", "heard", "model_violations")
 
@@ -106,10 +109,8 @@ def _episode_stories(outcome: Outcome, events: list[Event]) -> Iterator[str]:
         played = outcome.env.played[event.episode_id]
         if (event.seed, event.started_from_auto_reset) != (played.seed, played.rolled or _came_later(outcome, event)):
             yield f"{event} was {played}"
-        if played.options is not None and played.options != {"trial_index": event.trial_index}:
-            yield f"{event} was reset with {played.options}"
-        if (played.options is None) != (played.rolled or not outcome.world.env.declares_trials or _unnumbered(event)):
-            yield f"{event} was reset with {played.options}"
+        if played.trial != (event.trial_index if outcome.world.env.declares_trials else None):
+            yield f"{event} was reset as {played}"
     report = outcome.report or getattr(outcome.error, "report", None)
     if report is None or budget is None:
         return
@@ -130,10 +131,6 @@ def _ids_of(event: Event) -> set[str]:
             return {event.episode_id}
         case _:
             return set()
-
-
-def _unnumbered(event: EpisodeStarted) -> bool:
-    return event.trial_index is None
 
 
 def _came_later(outcome: Outcome, event: EpisodeStarted) -> bool:
@@ -191,18 +188,21 @@ def _evictions(outcome: Outcome) -> Iterator[str]:
     """No episode is ended twice, nor asked about afterwards; each that was asked about is, unless something failed."""
     ended: set[str] = set()
     asked: set[str] = set()
-    sure = outcome.lines[1].lost_since is None
+    sure, abandoned_at = outcome.lines[1].lost_since is None, inf
     for call in outcome.model.calls:
         if call.part == "predict_group":
             if ended & set(call.episode_ids):
                 yield f"the model is asked about {sorted(ended & set(call.episode_ids))}, which it was told have ended"
             asked.update(call.episode_ids)
-            sure &= call.result != "cancelled"
+            if call.result == "cancelled":
+                sure, abandoned_at = False, min(abandoned_at, call.ended)
         elif call.part == "evict":
             if len(set(call.episode_ids)) != len(call.episode_ids) or ended & set(call.episode_ids):
                 yield f"the model is told twice: {call}"
             ended.update(call.episode_ids)
             sure &= call.result == "answered"
+            if call.started >= abandoned_at:
+                yield f"the model is told of ends although a predict was abandoned at {abandoned_at:g}: {call}"
     if ended - asked:
         yield f"the model is told of {sorted(ended - asked)}, which it never heard of"
     if sure and asked - ended:
@@ -232,6 +232,21 @@ def _history(outcome: Outcome) -> Iterator[str]:
         numbers = [step for _, step in left]
         if numbers != sorted(set(numbers)) or -1 in numbers:
             yield f"observations leave their group as {numbers}"
+        strangers = [asked for asked in requests for row in asked.request.history if _is_strange(outcome, asked, row)]
+        yield from (f"{asked} brings observations of other episodes along" for asked in strangers)
         for (before, earlier), (after, later) in pairwise(left):
             if (before == after or not outcome.world.owns_resets) and later != earlier + 1:
                 yield f"observation {earlier} of {before} is followed by {later} of {after}"
+
+
+def _is_strange(outcome: Outcome, asked: Asked, row: HistoryRow) -> bool:
+    """Whether an observation that rides a request is another episode's than it says, or than it may be."""
+    (info, *_) = row.episode_info
+    if outcome.world.owns_resets and info.episode_id not in asked.episode_ids:
+        return True
+    played = outcome.env.played[info.episode_id]
+    try:
+        seen = [one for leaf in row.observation or () for one in ToyObservation.unpack_rows(leaf)]
+    except ValueError:
+        return False
+    return bool(seen) and (seen[0].serial, info.seed) != (played.serial, played.seed)

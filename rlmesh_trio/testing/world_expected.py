@@ -3,7 +3,7 @@
 No tasks and no time: slots are dealt, each lane plays its episodes, and a plan of frames is kept beside it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -54,6 +54,8 @@ def expected(world: "World", dealt: Sequence[int] | None = None) -> tuple[Expect
         turns = [slot % width for slot in range(budget)] if dealt is None else dealt
         groups = {(lane,): [slot for slot in range(budget) if turns[slot] == lane] for lane in range(width)}
     play = _play_resetting if world.owns_resets else _play_rolling
+    if world.resets_named_lanes:
+        play = _play_partly
     return tuple(sorted(episode for lanes, slots in groups.items() for episode in play(world, lanes, slots)))
 
 
@@ -93,31 +95,86 @@ def _summary(
     )
 
 
+class _Plan:
+    """The frames still to be played, and those prefetched behind them."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._frames: list[list[ToyAction]] = []
+        self._ahead: list[list[ToyAction]] | None = None
+
+    def next_frame(self, toys: Sequence[Toy], seeds: Sequence[int | None]) -> list[ToyAction]:
+        """What is played on the observation of *toys*; the next chunk is asked for if it is time.
+
+        With history an observation leaves only once: one that was asked about does not serve for a prefetch.
+        """
+        world = self._world
+        lead, history = world.session.prefetch_lead, world.model.history
+        asked_about = not self._frames and self._ahead is None
+        if asked_about:
+            self._frames = _policy(world, toys, seeds)
+        elif not self._frames and self._ahead is not None:
+            self._frames, self._ahead = self._ahead, None
+        frame = self._frames.pop(0)
+        if lead and self._ahead is None and len(self._frames) <= lead and not (history and asked_about):
+            self._ahead = _policy(world, toys, seeds)
+        return frame
+
+
 def _play_resetting(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:
-    """One lane that is reset for each of its slots, with replay and prefetch within an episode."""
+    """One lane that is reset for each of its slots."""
     (lane,) = lanes
     draws = Draws(world.env.salt, lane)
-    lead, history = world.session.prefetch_lead, world.model.history
     episodes: list[ExpectedEpisode] = []
     for slot in slots:
         seed = _seed(world, slot, slot, 0)
-        toy = Toy(draws.token(seed), world.env.longest)
-        plan: list[list[ToyAction]] = []
-        ahead: list[list[ToyAction]] | None = None
-        capped = False
+        toy, plan, capped = Toy(draws.token(seed), world.env.longest), _Plan(world), False
         while not (toy.over or capped):
-            asked_about = not plan and ahead is None
-            if asked_about:
-                plan = _policy(world, [toy], [seed])
-            elif not plan and ahead is not None:
-                plan, ahead = ahead, None
-            frame = plan.pop(0)
-            if lead and ahead is None and len(plan) <= lead and not (history and asked_about):
-                ahead = _policy(world, [toy], [seed])
-            toy.move(frame[0].move)
+            (action,) = plan.next_frame([toy], [seed])
+            toy.move(action.move)
             capped = not toy.over and toy.step == world.session.step_cap
         episodes.append(_summary(world, slot, lane, seed, toy, capped=capped))
     return episodes
+
+
+def _play_partly(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:
+    """Lanes in lockstep of which those that finish together are reset together, without a slot if none is left."""
+    free = list(slots)
+    draws = {lane: Draws(world.env.salt, lane) for lane in lanes}
+    toys: dict[int, Toy] = {}
+    held: dict[int, int | None] = {}
+    seeds: dict[int, int | None] = {}
+    episodes: list[ExpectedEpisode] = []
+    due, generation = list(lanes), 0
+    while True:
+        granted = {lane: free.pop(0) if free else None for lane in due}
+        for lane, seed in _batch_seeds(world, granted, generation).items():
+            held[lane], seeds[lane] = granted[lane], seed
+            toys[lane] = Toy(draws[lane].token(seed), world.env.longest)
+        plan, due, generation = _Plan(world), list[int](), generation + 1
+        while not due:
+            frame = plan.next_frame([toys[lane] for lane in lanes], [seeds[lane] for lane in lanes])
+            for lane, action in zip(lanes, frame, strict=True):
+                toy = toys[lane]
+                toy.move(action.move)
+                capped = not toy.over and toy.step == world.session.step_cap
+                if toy.over or capped:
+                    due.append(lane)
+                    if (slot := held[lane]) is not None:
+                        episodes.append(_summary(world, slot, lane, seeds[lane], toy, capped=capped))
+        if len(episodes) == len(slots):
+            return episodes
+
+
+def _batch_seeds(world: "World", granted: Mapping[int, int | None], generation: int) -> dict[int, int | None]:
+    """The seeds of a reset of some lanes: all of them or none; a lane without a slot takes the first listed one."""
+    listed = world.session.episode_seeds
+    if not listed:
+        return {lane: _seed(world, 0, generation, lane) for lane in granted}
+    wanted = [slot for slot in granted.values() if slot is not None]
+    if not wanted or wanted[-1] >= len(listed):
+        return dict.fromkeys(granted)
+    return {lane: listed[wanted[0] if slot is None else slot] for lane, slot in granted.items()}
 
 
 def _play_rolling(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:

@@ -6,13 +6,15 @@ from typing import Any, Final
 
 import trio
 
+from rlmesh_trio.engine.adaptive import Adaptive
+from rlmesh_trio.engine.schedulers import FullBatch
 from rlmesh_trio.events import ActionReceived, ObservationEmitted
 from rlmesh_trio.messages import Leaves
 from rlmesh_trio.testing.recording import RecordingHooks
 from rlmesh_trio.testing.world_mishaps import Mishaps
 from rlmesh_trio.testing.world_plan import NOTICES, TRANSFORMS, Delays
 
-__all__ = ("PLANS", "PlannedHooks", "PlannedScheduler", "PlannedTransforms")
+__all__ = ("PATIENT", "PLANS", "PlannedHooks", "PlannedPatience", "PlannedScheduler", "PlannedTransforms")
 
 
 class PlannedHooks(RecordingHooks):
@@ -56,14 +58,20 @@ PLANS: Final[dict[str, Callable[[Sequence[int], int], Collection[int]]]] = {
     "never": lambda _waiting, _busy: (),
     "unruly": lambda waiting, _: [*reversed(waiting), 99, *waiting],
 }
-"""The planned schedulers, by name."""
+"""Schedulers that let no time pass, by name."""
+
+PATIENT: Final[dict[str, Callable[[], FullBatch | Adaptive]]] = {
+    "full": lambda: FullBatch(2, 0.375),
+    "adaptive": Adaptive,
+}
+"""Schedulers that do, by name."""
 
 
 class PlannedScheduler:
-    """Plans by one of :data:`PLANS`; ``breaches`` has what the batcher must not ask."""
+    """Plans by *plan*; ``breaches`` has what the batcher must not ask."""
 
-    def __init__(self, name: str, groups: int, mishaps: Mishaps) -> None:
-        self._plan = PLANS[name]
+    def __init__(self, plan: Callable[[Sequence[int], int], Collection[int]], groups: int, mishaps: Mishaps) -> None:
+        self._plan = plan
         self._groups = groups
         self._mishaps = mishaps
         self.breaches: list[str] = []
@@ -75,3 +83,24 @@ class PlannedScheduler:
         if not waiting or list(waiting) != sorted(set(waiting)) or not 0 <= busy <= self._groups:
             self.breaches.append(f"the scheduler is asked about {waiting} with {busy} busy of {self._groups}")
         return self._plan(waiting, busy)
+
+
+class PlannedPatience(PlannedScheduler):
+    """Plans by *scheduler*, which lets time pass."""
+
+    def __init__(self, scheduler: FullBatch | Adaptive, groups: int, mishaps: Mishaps) -> None:
+        super().__init__(scheduler.plan, groups, mishaps)
+        self._scheduler = scheduler
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to be asked again."""
+        return self._scheduler.wake_at
+
+    def landed(self, groups: Sequence[int], seconds: float) -> None:
+        """A predict has landed."""
+        self._scheduler.landed(groups, seconds)
+
+    def arrived(self, group: int) -> None:
+        """A group begins to wait."""
+        self._scheduler.arrived(group)

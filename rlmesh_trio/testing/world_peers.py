@@ -21,6 +21,7 @@ from rlmesh_trio.messages import (
     ResetRequest,
     StepTarget,
 )
+from rlmesh_trio.spec import TRIAL_INDEX_OPTION
 from rlmesh_trio.testing.faults import Action
 from rlmesh_trio.testing.scripted import pause
 from rlmesh_trio.testing.world_mishaps import Call, Line, Mishaps
@@ -45,7 +46,7 @@ class Played:
     lane: int
     seed: int | None
     rolled: bool
-    options: Metadata | None
+    trial: int | None
     started_ns: int
     steps: list[int] = attrs.field(factory=list[int])
     """When each of its steps was answered, in virtual nanoseconds."""
@@ -126,7 +127,7 @@ class SimulatedEnv:
             if lane.toy is not None and not lane.toy.over and self._plan.echoes:
                 self._interrupted.append(self._record(lane, lane.toy, truncated=True))
             seed = request.seeds[position] if request.seeds else None
-            self._begin(lane, episode_id, seed, rolled=False, options=request.options)
+            self._begin(lane, episode_id, seed, rolled=False, trial=_trial(request.options, position, len(named)))
         return _changed(EnvReply([self._rows(named)], self._infos(named)), actions)
 
     async def _step(self, action: Leaves, named: _Named) -> EnvReply:
@@ -159,7 +160,7 @@ class SimulatedEnv:
         if toy.over:
             if not self._rolls or episode_id in self.played:
                 self.breaches.append(f"lane {lane.index} is stepped after its episode under {episode_id}")
-            self._begin(lane, episode_id, None, rolled=True, options=None)
+            self._begin(lane, episode_id, None, rolled=True, trial=None)
             return 0.0
         if episode_id != lane.episode_id:
             self.breaches.append(f"lane {lane.index} plays {lane.episode_id} and is stepped as {episode_id}")
@@ -167,13 +168,13 @@ class SimulatedEnv:
         self.played[lane.episode_id].steps.append(unix_ns())
         return toy.reward
 
-    def _begin(self, lane: _Lane, episode_id: str, seed: int | None, *, rolled: bool, options: Metadata | None) -> None:
+    def _begin(self, lane: _Lane, episode_id: str, seed: int | None, *, rolled: bool, trial: int | None) -> None:
         if episode_id in self.played:
             self.breaches.append(f"episode id {episode_id} is given a second time")
         lane.before = self.played[lane.episode_id].serial if rolled else 0
         lane.episode_id = episode_id
         lane.toy = Toy(lane.draws.token(seed), self._plan.longest)
-        self.played[episode_id] = Played(len(self.played) + 1, lane.index, seed, rolled, options, unix_ns())
+        self.played[episode_id] = Played(len(self.played) + 1, lane.index, seed, rolled, trial, unix_ns())
 
     def _record(self, lane: _Lane, toy: Toy, *, truncated: bool) -> EpisodeRecord:
         played = self.played[lane.episode_id]
@@ -187,7 +188,7 @@ class SimulatedEnv:
             truncated=truncated,
             start_timestamp_ns=played.started_ns,
             end_timestamp_ns=unix_ns(),
-            final_info={} if toy.success is None else {"success": toy.success},
+            final_info=_success(toy),
         )
 
     def _rows(self, named: _Named) -> bytes:
@@ -198,11 +199,22 @@ class SimulatedEnv:
         return b"".join(rows)
 
     def _infos(self, named: _Named) -> Metadata:
-        first = named[0][0]
-        infos: dict[str, int | bool] = {"serial": self.played[first.episode_id].serial}
-        if len(named) == 1 and first.toy is not None and first.toy.success is not None:
-            infos["success"] = first.toy.success
-        return infos
+        told: list[Metadata] = [_success(lane.toy) for lane, _ in named]
+        if len(named) == 1:
+            return told[0]
+        return {"final_info": told, "_final_info": [True] * len(named)}
+
+
+def _success(toy: Toy | None) -> Metadata:
+    return {} if toy is None or toy.success is None else {"success": toy.success}
+
+
+def _trial(options: Metadata | None, position: int, width: int) -> int | None:
+    """The trial ordinal that reset options hold for one of the *width* lanes they name."""
+    ordinals = (options or {}).get(TRIAL_INDEX_OPTION)
+    if width > 1 and isinstance(ordinals, Sequence):
+        ordinals = ordinals[position]
+    return ordinals if isinstance(ordinals, int) else None
 
 
 class _Occupied:

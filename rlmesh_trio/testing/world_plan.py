@@ -18,6 +18,7 @@ __all__ = (
     "EnvPlan",
     "ModelPlan",
     "NetworkPlan",
+    "SchedulerName",
     "SessionPlan",
     "Trouble",
     "TroubleKind",
@@ -25,6 +26,7 @@ __all__ = (
 
 EnvKind = Literal["single", "lanes", "vector"]
 Autoreset = Literal["UNSPECIFIED", "DISABLED", "NEXT_STEP"]
+SchedulerName = Literal["eager", "lowest", "together", "never", "unruly", "full", "adaptive"]
 TroubleKind = Literal[
     "fail",
     "crash",
@@ -63,6 +65,7 @@ class Delays:
 class EnvPlan:
     """The env: ``single`` is one lane, ``lanes`` are driven one by one, a ``vector`` moves in lockstep.
 
+    A vector that does not restart its lanes by itself has the finished ones reset by name.
     ``longest`` bounds the episodes' lengths in steps; ``None``: they never end by themselves. With ``echoes`` it
     reports an episode that a reset interrupts on the next step, as a served env does.
     """
@@ -127,7 +130,7 @@ class SessionPlan:
     window: float = 0.0
     close_env: bool = True
     ceilings: bool = False
-    scheduler: Literal["eager", "lowest", "together", "never", "unruly"] = "eager"
+    scheduler: SchedulerName = "eager"
     listening: Literal["hooks", "stream", "both", "nobody"] = "hooks"
     transforms: bool = False
     hook: Delays = Delays()

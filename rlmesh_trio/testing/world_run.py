@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -20,7 +21,14 @@ from rlmesh_trio.errors import SessionError
 from rlmesh_trio.events import Event
 from rlmesh_trio.report import Report
 from rlmesh_trio.testing.schedule import Stalled, run_virtual
-from rlmesh_trio.testing.world_hooks import PlannedHooks, PlannedScheduler, PlannedTransforms
+from rlmesh_trio.testing.world_hooks import (
+    PATIENT,
+    PLANS,
+    PlannedHooks,
+    PlannedPatience,
+    PlannedScheduler,
+    PlannedTransforms,
+)
 from rlmesh_trio.testing.world_mishaps import Line, Mishaps, Struck
 from rlmesh_trio.testing.world_peers import SimulatedEnv, SimulatedModel, unix_ns
 
@@ -33,6 +41,7 @@ __all__ = ("Census", "Outcome", "run_world")
 
 _FILES: Final = "/proc/self/fd"
 _MOST_STEPS: Final = 100_000
+_READING: Final = 100_000.0
 
 
 @attrs.frozen
@@ -89,7 +98,7 @@ def run_world(world: World) -> Outcome:
         world,
         SimulatedEnv(world.env, env_line, mishaps, source),
         SimulatedModel(world.model, model_line, mishaps, source),
-        None if plan.scheduler == "eager" else PlannedScheduler(plan.scheduler, groups, mishaps),
+        _scheduler(plan.scheduler, groups, mishaps),
         (env_line, model_line),
         struck=mishaps.struck,
     )
@@ -99,10 +108,16 @@ def run_world(world: World) -> Outcome:
         outcome.events = hooks.events
     with _logged(outcome.log):
         try:
-            run_virtual(world.schedule, partial(_play, outcome, hooks, source), end=2 * world.patience)
+            run_virtual(world.schedule, partial(_play, outcome, hooks, source), end=world.patience + _READING)
         except Stalled as stalled:
             outcome.hang = str(stalled)
     return outcome
+
+
+def _scheduler(name: str, groups: int, mishaps: Mishaps) -> PlannedScheduler | None:
+    if name in PATIENT:
+        return PlannedPatience(PATIENT[name](), groups, mishaps)
+    return PlannedScheduler(PLANS[name], groups, mishaps) if name in PLANS else None
 
 
 async def _play(outcome: Outcome, hooks: PlannedHooks | None, source: random.Random) -> None:
@@ -155,6 +170,7 @@ async def _run_and_cancel(session: Session, outcome: Outcome, patience: trio.Can
         with scope:
             await session.run()
         outcome.ended_at = trio.current_time()
+        patience.deadline = inf  # A reader may take as long as it likes to read what is left.
         trio.lowlevel.remove_instrument(turns)
         clockwork.cancel_scope.cancel()
 
