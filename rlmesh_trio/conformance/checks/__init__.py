@@ -1,0 +1,1 @@
+"""The catalogue: one module a family. Importing this package registers every check."""

@@ -1,0 +1,57 @@
+"""What comes of a check: its severity, its verdict, and the evidence a reader gets to see."""
+
+from typing import Literal
+
+import attrs
+
+from rlmesh_trio.conformance.scripts import Script
+from rlmesh_trio.conformance.traces import Trace
+
+__all__ = ("Blame", "Evidence", "Finding", "Severity", "VerdictName")
+
+Severity = Literal["must", "should", "note"]
+VerdictName = Literal["pass", "fail", "warn", "note", "skip", "blocked", "known", "error"]
+Blame = Literal["env", "server"]
+
+
+@attrs.frozen
+class Evidence:
+    """How one case broke a requirement.
+
+    ``lines`` are what a reader sees, at most about six; ``meaning`` is one sentence on what such a fault usually is.
+    ``signature`` names the failing relation in a few words (leaf, kind), stable between runs, for baselines and lists
+    of known faults. ``traces`` are those that were compared, side by side where there are two; ``first`` is the op and
+    lane where they part, or where the fault shows.
+    """
+
+    lines: tuple[str, ...]
+    signature: str
+    meaning: str = ""
+    blame: Blame = "env"
+    traces: tuple[Trace, ...] = ()
+    first: tuple[int, int] | None = None
+
+
+@attrs.frozen
+class Finding:
+    """The outcome of one check on one target.
+
+    ``reason`` says why for skip ("needs num_envs >= 2"), blocked (the id of what blocks it), known and error. A failing
+    one has ``evidence``, the shrunk ``scripts`` that show it, how many ``runs`` of how many ``tries`` broke, and
+    ``shrunk_from`` ops. ``examples`` and ``steps`` are what the check cost.
+    """
+
+    check: str
+    severity: Severity
+    verdict: VerdictName
+    target: str
+    reason: str = ""
+    evidence: Evidence | None = None
+    scripts: tuple[Script, ...] = ()
+    runs: int = 0
+    tries: int = 0
+    shrunk_from: int = 0
+    shrink_seconds: float = 0.0
+    examples: int = 0
+    steps: int = 0
+    seconds: float = 0.0
