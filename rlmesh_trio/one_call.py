@@ -1,12 +1,16 @@
 """From two places to a running session: connect the env, check that the two fit, resolve the model, run.
 
+An earlier run's file is read before that, and its episodes are part of what is checked; the journal is begun after.
 What is refused is refused in that order, as one typed error, and nothing was reset.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
+
+import attrs
 
 from rlmesh_trio.endpoints.env import Env
 from rlmesh_trio.endpoints.local_model import open_local_model
@@ -15,13 +19,19 @@ from rlmesh_trio.endpoints.remote_env import connect_env
 from rlmesh_trio.engine.schedulers import Scheduler
 from rlmesh_trio.engine.seeds import check_finished_seeds
 from rlmesh_trio.engine.session import Session, open_session
-from rlmesh_trio.errors import HandshakeError, InvalidSpec
+from rlmesh_trio.errors import HandshakeError, InvalidSpec, SessionError
 from rlmesh_trio.events import EnvConnected, ModelConnected, Route
 from rlmesh_trio.hooks import Hooks
-from rlmesh_trio.report import Report
+from rlmesh_trio.observers.group import HookGroup
+from rlmesh_trio.observers.identity import run_facts
+from rlmesh_trio.observers.journal import JournalHooks
+from rlmesh_trio.observers.line_file import check_place
+from rlmesh_trio.recovery import Recovery
+from rlmesh_trio.report import Incident, Report
+from rlmesh_trio.resume import read_finished
 from rlmesh_trio.spec import DescribedEnv, Limits, SessionSpec, check_horizon
 
-__all__ = ("ResolvableModel", "RunnableEnv", "open_run", "run_local")
+__all__ = ("ResolvableModel", "Run", "RunnableEnv", "open_run", "run_local")
 
 logger = logging.getLogger("rlmesh_trio")
 
@@ -36,6 +46,36 @@ class ResolvableModel(Model, Protocol):
     async def resolve(self, spec: SessionSpec, *, execution_horizon: int = 1) -> None:
         """Take on the route of *spec*, playing at most *execution_horizon* frames of a chunk."""
         ...
+
+
+@attrs.frozen(eq=False)
+class Run:
+    """A session at work, and what it goes on from.
+
+    ``facts`` are what decides which episodes it plays, by name. Its report is the session's, and holds besides what the
+    earlier run recovered from (``incidents_before``). ``journal`` is ``None`` when none is written.
+    """
+
+    session: Session
+    spec: SessionSpec
+    facts: Mapping[str, Any]
+    incidents_before: tuple[Incident, ...]
+    journal: JournalHooks | None
+
+    @property
+    def report(self) -> Report:
+        """What was finished so far; the outcome once the session has ended."""
+        report = self.session.report
+        return attrs.evolve(report, incidents=(*self.incidents_before, *report.incidents))
+
+    async def wait(self) -> Report:
+        """Run to the end and return the report; raises what failed the session, with the partial report on it."""
+        try:
+            await self.session.wait()
+        except SessionError as failure:
+            failure.report = self.report
+            raise
+        return self.report
 
 
 async def run_local(
@@ -55,14 +95,19 @@ async def run_local(
     prefetch_lead: int = 0,
     session_id: str = "local",
     limits: Limits = Limits(),  # noqa: B008 - frozen
+    on_env_error: Recovery = Recovery(),  # noqa: B008 - frozen
+    on_timeout: Recovery = Recovery(),  # noqa: B008 - frozen
+    journal: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
     hooks: Hooks | None = None,
     scheduler: Scheduler | None = None,
 ) -> Report:
     """Connect to the env at *env_address*, drive it with a policy in this process, and return the report.
 
     Raises :exc:`ConnectError` when the env cannot be reached or the policy cannot be had, :exc:`HandshakeError` for a
-    server that cannot be driven, :exc:`InvalidSpec` for options that do not fit the env or each other; then nothing was
-    reset. What fails the session once it runs has a ``report`` that holds the episodes finished before.
+    server that cannot be driven, :exc:`InvalidSpec` for options that do not fit the env or each other, and for a file
+    that cannot be resumed from or be the journal; then nothing was reset. What fails the session once it runs has a
+    ``report`` that holds the episodes finished before.
 
     Args:
         policy: what :func:`~rlmesh_trio.open_local_model` takes.
@@ -80,6 +125,10 @@ async def run_local(
         prefetch_lead: how many frames may be left when the next chunk is asked for; 0 waits until all are played.
         session_id: a label, and part of the seed hash.
         limits: how long each operation may take.
+        on_env_error: what follows an env operation that failed.
+        on_timeout: what follows an env operation that outlived its limit.
+        journal: a file that gets one line for each finished episode.
+        resume: the journal or JSON report of an earlier run, whose episodes are not played again; may be *journal*.
         hooks: a listener; its ``env_connected`` and ``model_connected`` come before ``session_started``.
         scheduler: which waiting lanes are predicted together; by default all of them.
 
@@ -89,6 +138,8 @@ async def run_local(
         open_local_model(policy),
         execution_horizon=execution_horizon,
         prefetch_lead=prefetch_lead,
+        journal=journal,
+        resume=resume,
         hooks=hooks,
         scheduler=scheduler,
         max_episodes=max_episodes,
@@ -100,8 +151,10 @@ async def run_local(
         close_env_on_end=close_env,
         session_id=session_id,
         limits=limits,
-    ) as session:
-        return await session.wait()
+        on_env_error=on_env_error,
+        on_timeout=on_timeout,
+    ) as run:
+        return await run.wait()
 
 
 @asynccontextmanager
@@ -111,29 +164,52 @@ async def open_run(
     *,
     execution_horizon: int = 1,
     prefetch_lead: int = 0,
+    journal: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
     hooks: Hooks | None = None,
     scheduler: Scheduler | None = None,
     **fields: Any,
-) -> AsyncGenerator[Session]:
+) -> AsyncGenerator[Run]:
     """Open *env* and then *model*, and run a session of theirs beside the block; *fields* are the spec's own.
 
     Raises what opening the two raises, :exc:`HandshakeError` for an env without action space, :exc:`InvalidSpec` for
-    options that do not fit, and what the model raises when it is told its route. Then the session exists.
+    options and files that do not fit, and what the model raises when it is told its route. Then the session exists.
     """
-    async with env as opened_env:
+    chunks = {"execution_horizon": execution_horizon, "prefetch_lead": prefetch_lead}
+    earlier = None if resume is None else read_finished(resume)
+    if journal is not None:
+        check_place(os.fspath(journal), "journal")
+    async with AsyncExitStack() as opened:
+        opened_env = await opened.enter_async_context(env)
         spec = SessionSpec.for_env(opened_env, **fields)
         source = Route(spec.env_id, spec.env_component_id, spec.model_component_id)
         if hooks is not None:
             await _announce(hooks.env_connected, EnvConnected(spec.session_id, source, spec.env_id))
+        if earlier is not None:
+            earlier.check(spec, **chunks)
+            spec = attrs.evolve(spec, finished=earlier.episodes)
         _refuse_misfits(spec, execution_horizon)
-        async with model as opened_model:
-            if hooks is not None:
-                await _announce(hooks.model_connected, ModelConnected(spec.session_id, source))
-            await opened_model.resolve(spec, execution_horizon=execution_horizon)
-            async with open_session(
-                spec, opened_env, opened_model, hooks=hooks, scheduler=scheduler, prefetch_lead=prefetch_lead
-            ) as session:
-                yield session
+        incidents = () if earlier is None else earlier.incidents
+        journaling = None
+        if journal is not None:
+            journaling = opened.enter_context(JournalHooks(journal, spec, **chunks, incidents=incidents))
+        opened_model = await opened.enter_async_context(model)
+        if hooks is not None:
+            await _announce(hooks.model_connected, ModelConnected(spec.session_id, source))
+        await opened_model.resolve(spec, execution_horizon=execution_horizon)
+        listener = _both(journaling, hooks)
+        running = open_session(
+            spec, opened_env, opened_model, hooks=listener, scheduler=scheduler, prefetch_lead=prefetch_lead
+        )
+        session = await opened.enter_async_context(running)
+        yield Run(session, spec, run_facts(spec, **chunks), incidents, journaling)
+
+
+def _both(journal: JournalHooks | None, hooks: Hooks | None) -> Hooks | None:
+    """The journal comes first: who is told of an episode may rely on its line."""
+    if journal is None or hooks is None:
+        return journal or hooks
+    return HookGroup(journal, hooks)
 
 
 def _refuse_misfits(spec: SessionSpec, execution_horizon: int) -> None:

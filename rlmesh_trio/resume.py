@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 
@@ -10,28 +10,33 @@ from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.observers.identity import refuse_other_run, run_facts
 from rlmesh_trio.observers.journal import parse_journal
 from rlmesh_trio.observers.records import as_object, decode_record, parse_object, read_file
-from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.report import EpisodeSummary, Incident
 from rlmesh_trio.spec import SessionSpec
 
 __all__ = ("Finished", "read_finished", "read_report")
+
+R = TypeVar("R", bound=attrs.AttrsInstance)
 
 _REPORT_VERSION: Final = 1
 
 
 @attrs.frozen
 class Finished:
-    """The finished episodes of an earlier run, by index, and the facts that the file at ``path`` knows of that run.
+    """What an earlier run left in the file at ``path``: its finished episodes, by index, and what it recovered from.
 
-    A journal knows every fact that decides which episodes are played; a report knows its session id alone, but
-    its episodes have their seeds, which a session compares.
+    ``facts`` is every fact that decides which episodes are played.
     """
 
     path: str
     facts: Mapping[str, Any]
     episodes: tuple[EpisodeSummary, ...]
+    incidents: tuple[Incident, ...]
 
     def check(self, spec: SessionSpec, *, execution_horizon: int = 1, prefetch_lead: int = 0) -> None:
-        """Raise :exc:`InvalidSpec` that names the first fact in which a run of *spec* differs from the file's."""
+        """Raise :exc:`InvalidSpec` that names the first fact in which a run of *spec* differs from the file's.
+
+        *spec* may ask for more episodes.
+        """
         facts = run_facts(spec, execution_horizon=execution_horizon, prefetch_lead=prefetch_lead)
         refuse_other_run(self.path, self.facts, facts)
 
@@ -43,10 +48,12 @@ def read_finished(path: str | os.PathLike[str]) -> Finished:
     """
     name = os.fspath(path)
     data = read_file(name, "the run to resume")
+    if not data:
+        raise InvalidSpec(f"{name} is empty: its run finished no episode, start it anew")
     if not _begins_a_journal(data):
         return _parse_report(name, data)
     journal = parse_journal(name, data)
-    return Finished(name, journal.header.run, _by_index(journal.episodes))
+    return Finished(name, journal.header.run, _by_index(journal.episodes), journal.incidents)
 
 
 def read_report(path: str | os.PathLike[str]) -> Finished:
@@ -64,27 +71,34 @@ def _begins_a_journal(data: bytes) -> bool:
 
 def _parse_report(path: str, data: bytes) -> Finished:
     try:
-        session_id, episodes = _report_parts(parse_object(data))
+        facts, episodes, incidents = _report_parts(parse_object(data))
     except ValueError as error:
         raise InvalidSpec(f"{path} is neither a run's journal nor its JSON report: {error}") from error
-    summaries: list[EpisodeSummary] = []
-    for number, fields in enumerate(episodes, 1):
-        try:
-            summaries.append(decode_record(EpisodeSummary, as_object(fields)))
-        except ValueError as error:
-            raise InvalidSpec(f"report {path}, entry {number} of episodes: {error}") from error
-    return Finished(path, {"session_id": session_id}, _by_index(summaries))
+    summaries = _records(EpisodeSummary, episodes, path, "episodes")
+    return Finished(path, facts, _by_index(summaries), _records(Incident, incidents, path, "incidents"))
 
 
-def _report_parts(report: dict[str, Any]) -> tuple[str, list[object]]:
-    version, session_id, episodes = (report.get(name) for name in ("schema_version", "session_id", "episodes"))
+def _report_parts(report: dict[str, Any]) -> tuple[dict[str, Any], list[object], list[object]]:
+    version, run, episodes, incidents = (
+        report.get(name) for name in ("schema_version", "run", "episodes", "incidents")
+    )
     if version != _REPORT_VERSION:
         raise ValueError(f"its schema_version is {version!r}; this build reads {_REPORT_VERSION}")
-    match session_id, episodes:
-        case str(), list():
-            return session_id, cast("list[object]", episodes)
+    match run, episodes, incidents:
+        case dict(), list(), list():
+            return cast("dict[str, Any]", run), cast("list[object]", episodes), cast("list[object]", incidents)
         case _:
-            raise ValueError("it has no session_id or no episodes")
+            raise ValueError("it has no run, no episodes or no incidents")
+
+
+def _records(kind: type[R], entries: Sequence[object], path: str, name: str) -> tuple[R, ...]:
+    records: list[R] = []
+    for number, fields in enumerate(entries, 1):
+        try:
+            records.append(decode_record(kind, as_object(fields)))
+        except ValueError as error:
+            raise InvalidSpec(f"report {path}, entry {number} of {name}: {error}") from error
+    return tuple(records)
 
 
 def _by_index(summaries: Sequence[EpisodeSummary]) -> tuple[EpisodeSummary, ...]:

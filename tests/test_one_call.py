@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import trio
 
-from rlmesh_trio import EagerScheduler, Hooks, LocalEnv, open_local_env, open_local_model, run_local
+from rlmesh_trio import EagerScheduler, Hooks, LocalEnv, Recovery, open_local_env, open_local_model, run_local
 from rlmesh_trio.errors import ConnectError, EnvRpcError, HandshakeError, InvalidSpec, ModelRpcError, SessionError
 from rlmesh_trio.events import EnvConnected, EpisodeStarted, ModelConnected, SessionFailed, SessionStarted
 from rlmesh_trio.one_call import open_run
@@ -105,6 +105,10 @@ def test_options_and_defaults() -> None:
         "prefetch_lead": 0,
         "session_id": "local",
         "limits": Limits(),
+        "on_env_error": Recovery(),
+        "on_timeout": Recovery(),
+        "journal": None,
+        "resume": None,
         "hooks": None,
         "scheduler": None,
     }
@@ -311,8 +315,8 @@ async def test_being_cancelled_ends_the_session_in_order(door: Door) -> None:
 
 
 async def test_any_two_open_places_make_a_run() -> None:
-    async with open_run(open_local_env(Walk), open_local_model("random"), max_episodes=1, env_id="mine") as session:
-        report = await session.wait()
+    async with open_run(open_local_env(Walk), open_local_model("random"), max_episodes=1, env_id="mine") as run:
+        report = await run.wait()
     assert (report.env_id, report.total_episodes) == ("mine", 1)
 
 

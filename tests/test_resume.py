@@ -1,3 +1,4 @@
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,22 @@ import pytest
 
 from rlmesh_trio.cli.report_json import json_text, report_document
 from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.observers.identity import run_facts
 from rlmesh_trio.observers.journal import JournalHooks
-from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.report import EpisodeSummary, Incident
 from rlmesh_trio.resume import Finished, read_finished, read_report
 from tests.cli.reports import episode, report
-from tests.observers.telling import completed, spec
+from tests.observers.telling import RETRIED, completed, spec
+
+REPORT = '{{"schema_version": 1, "run": {}, "episodes": {}, "incidents": {}}}'
+FACTS = run_facts(spec(), execution_horizon=1, prefetch_lead=0)
 
 
-def write_report(path: Path, episodes: tuple[EpisodeSummary, ...], **changes: Any) -> Path:
-    document = report_document(report(episodes), 1.0, None) | changes
+def write_report(
+    path: Path, episodes: tuple[EpisodeSummary, ...], *, incidents: tuple[Incident, ...] = (), **changes: Any
+) -> Path:
+    whole = attrs.evolve(report(episodes), incidents=incidents)
+    document = report_document(whole, 1.0, None, facts=FACTS, resumed=0) | changes
     path.write_text(json_text(document))
     return path
 
@@ -29,8 +37,9 @@ async def write_journal(path: Path, *events: Any) -> Path:
 
 def test_a_report_gives_its_episodes_exactly(tmp_path: Path) -> None:
     episodes = (episode(1, cumulative_reward=float("inf"), success=True), episode(2, seed=None, predict_ms=None))
-    path = write_report(tmp_path / "report.json", episodes)
-    assert read_report(path) == read_finished(path) == Finished(str(path), {"session_id": "local"}, episodes)
+    incidents = (RETRIED.incident, attrs.evolve(RETRIED.incident, kind="reconnect", env_index=None))
+    path = write_report(tmp_path / "report.json", episodes, incidents=incidents)
+    assert read_report(path) == read_finished(path) == Finished(str(path), FACTS, episodes, incidents)
 
 
 async def test_a_journal_gives_its_episodes_by_index(tmp_path: Path) -> None:
@@ -55,22 +64,64 @@ async def test_another_run_may_not(tmp_path: Path) -> None:
         finished.check(spec(), prefetch_lead=1)
 
 
-def test_a_report_is_known_by_its_session(tmp_path: Path) -> None:
+def test_a_report_knows_its_run_as_well(tmp_path: Path) -> None:
     finished = read_finished(write_report(tmp_path / "report.json", (episode(1),)))
-    finished.check(spec(base_seed=8))
     with pytest.raises(InvalidSpec, match=r"report\.json is of another run: session_id is 'local' there and 'b' here"):
         finished.check(spec(session_id="b"))
+    with pytest.raises(InvalidSpec, match="execution_horizon is 1 there and 3 here"):
+        finished.check(spec(), execution_horizon=3)
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "report.json"])
+async def test_a_run_may_ask_for_more_and_not_for_less(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    finished = read_finished(
+        write_report(path, (episode(1),)) if name == "report.json" else await write_journal(path, completed(1))
+    )
+    finished.check(spec(max_episodes=11))
+    with pytest.raises(InvalidSpec, match="max_episodes is 10 there and 9 here"):
+        finished.check(spec(max_episodes=9))
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "told"),
+    [
+        ((1, 2), (1, 2, 3), None),
+        ((1, 2), (1, 3, 2), r"episode_seeds is \[1, 2\] there and \[1, 3, 2\] here"),
+        ((1, 2), (1,), r"episode_seeds is \[1, 2\] there and \[1\] here"),
+        ((1, 2), (), r"episode_seeds is \[1, 2\] there and \[\] here"),
+        ((), (1, 2), r"episode_seeds is \[\] there and \[1, 2\] here"),
+    ],
+)
+def test_a_list_of_seeds_may_grow(
+    tmp_path: Path, there: tuple[int, ...], here: tuple[int, ...], told: str | None
+) -> None:
+    facts = run_facts(spec(episode_seeds=there), execution_horizon=1, prefetch_lead=0)
+    finished = read_finished(write_report(tmp_path / "report.json", (), run=facts))
+    with contextlib.nullcontext() if told is None else pytest.raises(InvalidSpec, match=told):
+        finished.check(spec(episode_seeds=here))
+
+
+async def test_what_was_recovered_from_is_known_too(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with JournalHooks(path, spec()) as journal:
+        await journal.incident_happened(RETRIED)
+    assert read_finished(path).incidents == (RETRIED.incident,)
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "is neither a run's journal nor its JSON report: it is not JSON"),
+        ("", "is empty: its run finished no episode, start it anew"),
+        ("notes", "is neither a run's journal nor its JSON report: it is not JSON"),
         ("[]", "it is no JSON object"),
         ("{}", "its schema_version is None; this build reads 1"),
-        ('{"schema_version": 1, "session_id": "a"}', "it has no session_id or no episodes"),
-        ('{"schema_version": 1, "session_id": 3, "episodes": []}', "it has no session_id or no episodes"),
-        ('{"schema_version": 1, "session_id": "a", "episodes": [3]}', "entry 1 of episodes: it is no JSON object"),
+        (REPORT.format("1, 1", "[]", "[]"), "it is not JSON"),
+        (REPORT.format("3", "[]", "[]"), "it has no run, no episodes or no incidents"),
+        (REPORT.format("{}", "{}", "[]"), "it has no run, no episodes or no incidents"),
+        (REPORT.format("{}", "[]", "null"), "it has no run, no episodes or no incidents"),
+        (REPORT.format("{}", "[3]", "[]"), "entry 1 of episodes: it is no JSON object"),
+        (REPORT.format("{}", "[]", "[{}]"), "entry 1 of incidents: it has no 'kind'"),
         ('{"kind":"header"}\n', "line 1: schema_version is None"),
     ],
 )

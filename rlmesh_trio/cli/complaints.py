@@ -51,7 +51,13 @@ def error_line(error: BaseException) -> str:
             text = error.format_message()
         case _:
             text = f"{type(error).__name__}: {error} (a bug of rlmesh-trio; --debug shows where)"
-    return " ".join(text.split()) or type(error).__name__
+    return " ".join("; ".join([text, *_reasons(error)]).split()) or type(error).__name__
+
+
+def _reasons(error: BaseException) -> list[str]:
+    """Why a policy did not help an env operation that failed. Notes on later failures are left out."""
+    notes: list[str] = getattr(error, "__notes__", []) if isinstance(error, EnvRpcError | OperationTimeout) else []
+    return [note for note in notes if not note.startswith("also: ")]
 
 
 def foreign_exit(error: BaseException) -> SessionError | None:
@@ -62,9 +68,9 @@ def foreign_exit(error: BaseException) -> SessionError | None:
     return SessionError("the code of the env or the policy called sys.exit()") if exits else None
 
 
-def complain(error: BaseException) -> None:
-    """Print *error* to standard error, in one line."""
-    click.echo(f"error: {error_line(error)}", err=True)
+def complain(error: BaseException, advice: str = "") -> None:
+    """Print *error* to standard error, and what to do next if that is known: in one line."""
+    click.echo(f"error: {error_line(error)}{advice and f'; {advice}'}", err=True)
 
 
 def show_traceback(error: BaseException) -> None:

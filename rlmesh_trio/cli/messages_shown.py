@@ -1,17 +1,17 @@
 """What a run has to say besides its result: the package's log, as short lines on standard error."""
 
 import logging
+import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
-
-import click
 
 __all__ = ("MessageLines", "shown_messages")
 
 _LOGGER = logging.getLogger("rlmesh_trio")
 
 
+_ADVICE = " If the source is 'transport error"
 _OF_THE_ENDING = ("during route shutdown", "(evict) failed")
 
 
@@ -25,16 +25,26 @@ class MessageLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print *record*, or hold it back."""
-        line = f"{record.levelname.lower()}: {self.format(record)}"
+        line = f"{record.levelname.lower()}: {_short(self.format(record))}"
         if self._hold and any(words in line for words in _OF_THE_ENDING):
             self._held.append(line)
         else:
-            click.echo(line, err=True)
+            _show(line)
 
     def show_held(self) -> None:
         """Print what was held back."""
         for line in self._held:
-            click.echo(line, err=True)
+            _show(line)
+
+
+def _short(text: str) -> str:
+    """*text*, which may quote what an env said, in one line and without the advice that a failed env brings along."""
+    return " ".join(text.partition(_ADVICE)[0].split())
+
+
+def _show(line: str) -> None:
+    # Not click's echo, which writes past whoever has taken standard error over, as the progress does.
+    print(line, file=sys.stderr)
 
 
 @contextmanager

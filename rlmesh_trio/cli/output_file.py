@@ -28,6 +28,11 @@ class JsonOutput:
             self._path = os.path.realpath(name)
             os.unlink(self._draft())
 
+    @property
+    def file(self) -> str | None:
+        """The file that can be read again afterwards, links resolved; ``None`` when it is none."""
+        return self._path if self._replaces else None
+
     def write(self, text: str) -> None:
         """Write *text* as the whole content; raises :exc:`OSError` and then leaves what was there."""
         if self.is_stdout:

@@ -1,13 +1,16 @@
 """The kinds of values the command line takes, each refusing what it does not understand in one line."""
 
 import math
+import os
 import re
 
 import click
 
 from rlmesh_trio.cli.output_file import JsonOutput
+from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.recovery import Recovery
 
-__all__ = ("INT64", "duration", "json_output", "seeds", "token_option")
+__all__ = ("INT64", "duration", "journal", "json_output", "recovery", "resumed", "seeds", "token_option")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([a-z]*)", re.ASCII | re.IGNORECASE)
@@ -48,3 +51,25 @@ def json_output(name: str) -> JsonOutput:
         return JsonOutput(name)
     except OSError as failure:
         raise click.BadParameter(f"cannot write {name!r}: {failure.strerror or failure}") from failure
+
+
+def recovery(text: str) -> Recovery:
+    """What follows a failure, from ``fail``, ``retry``, ``retry:N`` or ``quarantine``."""
+    try:
+        return Recovery.parse(text)
+    except InvalidSpec as refusal:
+        raise click.BadParameter(refusal.why) from refusal
+
+
+def journal(name: str) -> str:
+    """Where the journal goes, which must be read again."""
+    if name in ("", "-"):
+        raise click.BadParameter(f"{name!r} is no file: a journal is read again by --resume")
+    return name
+
+
+def resumed(name: str) -> str:
+    """What a run goes on from, refused when it is not there."""
+    if not os.path.exists(name):
+        raise click.BadParameter(f"there is no {name!r}: name what an earlier run wrote with --journal or --json")
+    return name

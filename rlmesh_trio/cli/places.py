@@ -12,10 +12,12 @@ from rlmesh_trio.one_call import ResolvableModel, RunnableEnv
 from rlmesh_trio.spec import Limits
 from rlmesh_trio.transport.address import is_address
 
-__all__ = ("CONNECT_LIMIT", "open_env", "open_model")
+__all__ = ("CONNECT_LIMIT", "RECONNECT_LIMIT", "open_env", "open_model")
 
-# Somebody watches: a server that is not there is told of sooner than a harness would want.
+# Somebody watches: a server that is not there is told of sooner than a harness would want. One that was there and is
+# started again has to load its env first.
 CONNECT_LIMIT = 10.0
+RECONNECT_LIMIT = 60.0
 
 
 def open_env(

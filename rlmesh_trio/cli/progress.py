@@ -6,13 +6,14 @@ It listens to episodes and telemetry windows only, so a step costs nothing more 
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 import trio
 
 from rlmesh_trio.events import EnvConnected, EpisodeCompleted, ModelConnected, SessionStarted, TelemetryTaken
 from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.report import EpisodeSummary
 
 __all__ = ("Progress", "draw_progress")
 
@@ -30,6 +31,7 @@ class Progress(Hooks):
     def __init__(self, env: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total = total
         self.done = 0
+        self._done_before = 0
         self.stage = f"opening {env}"
         self._stage_passed = trio.Event()
         self.lanes_per_step = 1
@@ -55,13 +57,22 @@ class Progress(Hooks):
         self._started = self._clock()
         self._marks = deque([(self._started, 0)])
 
+    def resume(self, episodes: Sequence[EpisodeSummary]) -> None:
+        """Count what an earlier run finished: in everything but the pace."""
+        for episode in episodes:
+            self._count(episode.cumulative_reward, episode.success)
+        self._done_before = self.done
+
     async def episode_completed(self, event: EpisodeCompleted) -> None:
         """Count one episode."""
+        self._count(event.cumulative_reward, event.success)
+
+    def _count(self, reward: float, success: bool | None) -> None:
         self.done += 1
-        self._return_sum += event.cumulative_reward
-        if event.success is not None:
+        self._return_sum += reward
+        if success is not None:
             self._judged += 1
-            self._successes += event.success
+            self._successes += success
 
     async def on_telemetry(self, event: TelemetryTaken) -> None:
         """Count the steps of one window."""
@@ -94,9 +105,10 @@ class Progress(Hooks):
 
     def seconds_left(self) -> float | None:
         """How long the rest takes at the pace so far; ``None`` before the first episode ended."""
-        if not self.done:
+        played = self.done - self._done_before
+        if not played:
             return None
-        return (self._clock() - self._started) / self.done * max(0, self.total - self.done)
+        return (self._clock() - self._started) / played * max(0, self.total - self.done)
 
     def line(self) -> str:
         """The figures in one line."""

@@ -21,17 +21,24 @@ __all__ = ("SCHEMA_VERSION", "json_text", "report_document")
 SCHEMA_VERSION = 1
 
 
-def report_document(report: Report, wall_seconds: float, error: Exception | None) -> dict[str, Any]:
-    """The document of one run; *error* is what failed it. Episodes are sorted by their index."""
+def report_document(
+    report: Report, wall_seconds: float, error: Exception | None, *, facts: Mapping[str, Any], resumed: int
+) -> dict[str, Any]:
+    """The document of one run; *error* is what failed it. Episodes are sorted by their index.
+
+    *facts* decide which episodes are played; the first *resumed* of them are an earlier run's.
+    """
     telemetry = report.telemetry
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "session_id": report.session_id,
         "env_id": report.env_id,
+        "run": facts,
         "total_steps": report.total_steps,
         "total_episodes": report.total_episodes,
+        "resumed_episodes": resumed,
         "wall_seconds": wall_seconds,
-        "steps_per_second": steps_per_second(report, wall_seconds),
+        "steps_per_second": steps_per_second(report.episodes[resumed:], wall_seconds),
         "episodes": [attrs.asdict(summary) for summary in sorted(report.episodes, key=lambda one: one.episode_index)],
         "telemetry": None if telemetry is None else attrs.asdict(telemetry),
         "advisories": [attrs.asdict(advisory) for advisory in report.advisories],

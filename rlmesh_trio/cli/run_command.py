@@ -1,6 +1,7 @@
 """``rlmesh-trio run``: drive an env with a model, and show what came of it."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -10,12 +11,23 @@ import trio
 
 from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, show_traceback
 from rlmesh_trio.cli.exit_status import FAILED
+from rlmesh_trio.cli.going_on import how_to_go_on
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.output_file import JsonOutput
-from rlmesh_trio.cli.parameters import INT64, duration, json_output, seeds, token_option
+from rlmesh_trio.cli.parameters import (
+    INT64,
+    duration,
+    journal,
+    json_output,
+    recovery,
+    resumed,
+    seeds,
+    token_option,
+)
 from rlmesh_trio.cli.report_json import json_text, report_document
 from rlmesh_trio.cli.run_job import Outcome, RunJob, run_job
 from rlmesh_trio.cli.summary import print_rows, summary_rows
+from rlmesh_trio.one_call import Run
 from rlmesh_trio.spec import MAX_HORIZON
 
 __all__ = ("run_command",)
@@ -77,6 +89,34 @@ __all__ = ("run_command",)
 @click.option("--step-timeout", metavar="X", type=duration, help="Limit of one step.  [default: 300s]")
 @click.option("--reset-timeout", metavar="X", type=duration, help="Limit of one reset.  [default: 300s]")
 @click.option("--predict-timeout", metavar="X", type=duration, help="Limit of one prediction.  [default: 300s]")
+@click.option(
+    "--on-env-error",
+    metavar="P",
+    type=recovery,
+    default="fail",
+    show_default=True,
+    help="What follows a failed step or reset: fail, retry, retry:N (3) or quarantine.",
+)
+@click.option(
+    "--on-timeout",
+    metavar="P",
+    type=recovery,
+    default="fail",
+    show_default=True,
+    help="What follows a step or reset that outlived its limit: the same.",
+)
+@click.option("--journal", metavar="FILE", type=journal, help="Write a line for each finished episode, at once.")
+@click.option(
+    "--resume",
+    metavar="FILE",
+    type=resumed,
+    help="Play only the episodes that are missing in the journal or JSON report of an earlier run.",
+)
+@click.option(
+    "--partial-reset",
+    is_flag=True,
+    help="Reset the finished lanes of a vector env alone, if it waits for its resets.",
+)
 @click.option("--close-env", is_flag=True, help="Close the env itself at the end; a server may go on offering it.")
 @click.option(
     "--json", "report_output", metavar="FILE", type=json_output, help="Write the report as JSON; - is standard output."
@@ -96,46 +136,63 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     Durations are seconds, or a number with a unit: 250ms, 10s, 15m, 2h. An env or a policy of this process runs in a
     thread when you set its timeout, so that it can be left when it hangs. A server has 10 s to come up.
 
+    retry plays the episode again, at most N times. quarantine gives it to another lane, and leaves the one that failed
+    alone: the policy for an env of this process that hangs, with --lanes. A server that was lost has 60 s to come back.
+
+    A run that stopped goes on by the same command with --resume FILE; with --journal FILE as well, it continues that
+    journal. It must be the same run, but may ask for more --episodes.
+
     \b
     Examples:
       rlmesh-trio run CartPole-v1 --episodes 64 --lanes 8 --seed 7
       rlmesh-trio run localhost:5555 --model my_policy:Policy --json report.json
       rlmesh-trio run my_envs:make --model zero --seeds 1,2,3 --max-steps 500
+      rlmesh-trio run localhost:5555 --journal run.jsonl --on-env-error retry
+      rlmesh-trio run localhost:5555 --journal run.jsonl --resume run.jsonl
 
     Exit status: 0 done; 1 the run failed; 2 nothing was started; 130 interrupted. Ctrl-C ends the run in order and
     reports what was finished; a second one ends it at once.
     """  # noqa: D301 - click wants the backspace itself
     job = RunJob(**options)
+    if report_output is not None and job.journal is not None and report_output.file == os.path.realpath(job.journal):
+        raise click.UsageError("--json and --journal name the same file")
     reports_on_stdout = report_output is not None and report_output.is_stdout
     with shown_messages(quiet=quiet, debug=debug) as messages, _kept_clean(reports_on_stdout):
         outcome = trio.run(lambda: run_job(job, show_progress=not quiet and sys.stderr.isatty()))
     if outcome.error is None:
         messages.show_held()
-    status = outcome.status
-    if outcome.report is not None:
-        if report_output is not None and not _written(report_output, outcome):
+    status, report_file = outcome.status, None
+    if outcome.run is not None:
+        if report_output is not None and _written(report_output, outcome.run, outcome):
+            report_file = report_output.file
+        elif report_output is not None:
             status = max(status, FAILED)
         if not quiet and not reports_on_stdout:
-            title = f"{outcome.env_name} with {job.model}"
-            rows = summary_rows(outcome.report, outcome.wall_seconds, asked=job.asked, lanes=outcome.lanes)
-            print_rows(title, rows)
+            _show(job, outcome.run, outcome)
     if outcome.error is not None:
         if debug:
             show_traceback(outcome.error)
-        complain(outcome.error)
+        complain(outcome.error, how_to_go_on(job, outcome, report_file))
     elif outcome.interrupted:
         complain(click.ClickException(INTERRUPTED_TEXT))
     return status
 
 
-def _written(output: JsonOutput, outcome: Outcome) -> bool:
-    assert outcome.report is not None
+def _written(output: JsonOutput, run: Run, outcome: Outcome) -> bool:
+    resumed = len(run.spec.finished)
+    document = report_document(run.report, outcome.wall_seconds, outcome.error, facts=run.facts, resumed=resumed)
     try:
-        output.write(json_text(report_document(outcome.report, outcome.wall_seconds, outcome.error)))
+        output.write(json_text(document))
     except OSError as failure:
         complain(click.ClickException(f"the report could not be written: {failure.strerror or failure}"))
         return False
     return True
+
+
+def _show(job: RunJob, run: Run, outcome: Outcome) -> None:
+    resumed = len(run.spec.finished)
+    rows = summary_rows(run.report, outcome.wall_seconds, asked=job.asked, lanes=outcome.lanes, resumed=resumed)
+    print_rows(f"{outcome.env_name} with {job.model}", rows)
 
 
 @contextlib.contextmanager

@@ -13,11 +13,10 @@ import trio
 from rlmesh_trio.cli.complaints import foreign_exit
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
-from rlmesh_trio.cli.places import CONNECT_LIMIT, open_env, open_model
+from rlmesh_trio.cli.places import CONNECT_LIMIT, RECONNECT_LIMIT, open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
-from rlmesh_trio.engine.session import Session
-from rlmesh_trio.one_call import RunnableEnv, open_run
-from rlmesh_trio.report import Report
+from rlmesh_trio.one_call import Run, RunnableEnv, open_run
+from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.spec import EnvContract, Limits
 from rlmesh_trio.transport.address import is_address
 
@@ -45,6 +44,11 @@ class RunJob:
     step_timeout: float | None
     reset_timeout: float | None
     predict_timeout: float | None
+    on_env_error: Recovery
+    on_timeout: Recovery
+    journal: str | None
+    resume: str | None
+    partial_reset: bool
     close_env: bool
     merge_rows: bool
 
@@ -56,6 +60,11 @@ class RunJob:
             raise click.UsageError(
                 f"--seeds lists {len(self.seeds)} seeds for {self.episodes} episodes: list one for each, or leave "
                 "--episodes out"
+            )
+        if self.on_timeout.action == "retry" and not is_address(self.env):
+            raise click.UsageError(
+                "--on-timeout retry is for a server: an env of this process cannot be reset while it hangs; use "
+                "quarantine, and --lanes"
             )
 
     @property
@@ -80,8 +89,8 @@ class RunJob:
         return None if self.lanes is None else min(self.lanes, self.asked)
 
     def open_env(self) -> AbstractAsyncContextManager[RunnableEnv]:
-        """The env; a limit on its steps or resets is also kept when the env runs here."""
-        bounded = self.step_timeout is not None or self.reset_timeout is not None
+        """The env; a limit on its steps or resets that is given, or matters, is also kept when the env runs here."""
+        bounded = self.step_timeout is not None or self.reset_timeout is not None or self.on_timeout.action != "fail"
         return open_env(self.env, token=self.token, lanes=self.lanes_needed, bounded=bounded, limits=self.limits)
 
     def spec_fields(self) -> dict[str, Any]:
@@ -94,18 +103,21 @@ class RunJob:
             "max_episode_steps": self.max_steps,
             "max_episode_seconds": self.max_seconds,
             "close_env_on_end": self.close_env,
-            "limits": self.limits,
+            "partial_reset": self.partial_reset,
+            "on_env_error": self.on_env_error,
+            "on_timeout": self.on_timeout,
+            "limits": attrs.evolve(self.limits, env_connect_timeout=RECONNECT_LIMIT),
         } | ({"model_component_id": self.model} if is_address(self.model) else {})
 
 
 @attrs.define
 class Outcome:
-    """How a run ended. Without a ``report`` nothing was started; ``error`` is what failed it.
+    """How a run ended. Without a ``run`` nothing was started; ``error`` is what failed it.
 
     ``env_name`` is what the user called the env, with its own id where that says more; ``lanes`` its width.
     """
 
-    report: Report | None = None
+    run: Run | None = None
     wall_seconds: float = 0.0
     error: Exception | None = None
     interrupted: bool = False
@@ -117,9 +129,14 @@ class Outcome:
         """The exit status."""
         if self.interrupted:
             return INTERRUPTED
-        if self.report is None:
+        if self.run is None:
             return NOT_STARTED
-        return 0 if self.error is None else FAILED
+        return FAILED if self.error is not None or self.lacks_lines else 0
+
+    @property
+    def lacks_lines(self) -> bool:
+        """Whether the journal could not be written in full."""
+        return self.run is not None and self.run.journal is not None and self.run.journal.failure is not None
 
 
 async def run_job(job: RunJob, *, show_progress: bool) -> Outcome:
@@ -140,7 +157,6 @@ async def _attempt(
     job: RunJob, env: AbstractAsyncContextManager[RunnableEnv], interruption: Interruption, progress: Progress | None
 ) -> Outcome:
     outcome = Outcome()
-    session: Session | None = None
     started = 0.0
     try:
         with interruption.scope:
@@ -154,13 +170,17 @@ async def _attempt(
                 ),
                 execution_horizon=job.horizon,
                 prefetch_lead=job.prefetch,
+                journal=job.journal,
+                resume=job.resume,
                 hooks=progress,
                 **job.spec_fields(),
-            ) as session:
-                interruption.session = session
+            ) as run:
+                outcome.run, interruption.session = run, run.session
+                if progress is not None:
+                    progress.resume(run.spec.finished)
                 started = time.perf_counter()
                 try:
-                    await session.wait()
+                    await run.wait()
                 finally:
                     outcome.wall_seconds = time.perf_counter() - started
     except Exception as error:
@@ -169,9 +189,7 @@ async def _attempt(
         outcome.error = foreign_exit(error)
         if outcome.error is None:
             raise
-    if session is not None:
-        outcome.report = session.report
-    outcome.interrupted = interruption.happened and (session is None or outcome.error is not None)
+    outcome.interrupted = interruption.happened and (outcome.run is None or outcome.error is not None)
     return outcome
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from rlmesh_trio.report import EpisodeSummary, Report
+from rlmesh_trio.report import EpisodeSummary, TelemetrySnapshot
 
 __all__ = ("Rate", "Spread", "StepTimes", "lane_steps", "spread_of", "step_times", "steps_per_second", "success_rate")
 
@@ -67,21 +67,21 @@ def success_rate(episodes: Sequence[EpisodeSummary]) -> Rate | None:
     return Rate(hits, trials, max(0.0, middle - reach), min(1.0, middle + reach))
 
 
-def lane_steps(report: Report) -> int:
-    """The steps of all finished episodes, each lane counted."""
-    return sum(episode.step_count for episode in report.episodes)
+def lane_steps(episodes: Sequence[EpisodeSummary]) -> int:
+    """The steps of *episodes*, each lane counted."""
+    return sum(episode.step_count for episode in episodes)
 
 
-def steps_per_second(report: Report, wall_seconds: float) -> float:
-    """Lane steps of finished episodes over *wall_seconds*."""
-    return lane_steps(report) / wall_seconds if wall_seconds > 0 else 0.0
+def steps_per_second(episodes: Sequence[EpisodeSummary], wall_seconds: float) -> float:
+    """Lane steps of *episodes* over the *wall_seconds* they took."""
+    return lane_steps(episodes) / wall_seconds if wall_seconds > 0 else 0.0
 
 
-def step_times(report: Report) -> StepTimes | None:
-    """The split of a step's time: env and model from the episodes' means, the rest of the round from telemetry."""
-    timed = [episode for episode in report.episodes if episode.step_ms is not None and episode.step_count]
-    steps = sum(episode.step_count for episode in timed)
-    rows = report.telemetry.rows if report.telemetry else ()
+def step_times(episodes: Sequence[EpisodeSummary], telemetry: TelemetrySnapshot | None) -> StepTimes | None:
+    """The split of a step's time: env and model from the episodes' means, the rest of the round from *telemetry*."""
+    timed = [episode for episode in episodes if episode.step_ms is not None and episode.step_count]
+    steps = lane_steps(timed)
+    rows = telemetry.rows if telemetry else ()
     rounds = [row.avg for row in rows if (row.op, row.metric) == ("runner.round", "rpc.total")]
     if not steps or not rounds:
         return None

@@ -1,35 +1,54 @@
 """The table of results: one row per figure, at most 80 columns wide."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import click
 
 from rlmesh_trio.cli.statistics import Spread, lane_steps, spread_of, step_times, steps_per_second, success_rate
-from rlmesh_trio.report import Report
+from rlmesh_trio.report import Incident, Report
 
 __all__ = ("print_rows", "summary_rows")
 
 _WIDTH = 80
 
 
-def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int) -> list[tuple[str, str]]:
-    """The rows of the summary of a run that was to have *asked* episodes on *lanes* lanes."""
-    episodes = report.episodes
+def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int, resumed: int) -> list[tuple[str, str]]:
+    """The rows of the summary of a run that was to have *asked* episodes on *lanes* lanes.
+
+    The first *resumed* episodes are an earlier run's: what the run took in time, it took for the others.
+    """
+    episodes, played = report.episodes, report.episodes[resumed:]
     finished = len(episodes)
     rows = [("episodes", f"{finished:,}" if finished == asked else f"{finished:,} of {asked:,} finished")]
+    if resumed:
+        rows.append(("resumed", f"{resumed:,} of them, {lane_steps(episodes[:resumed]):,} steps"))
     returns = spread_of([episode.cumulative_reward for episode in episodes])
     lengths = spread_of([episode.step_count for episode in episodes])
     if returns is not None and lengths is not None:
         rows += [("return", _spread(returns)), ("length", _spread(lengths))]
         rows.append(("success", _success(report)))
-    steps, pace = lane_steps(report), steps_per_second(report, wall_seconds)
+    steps, pace = lane_steps(played), steps_per_second(played, wall_seconds)
     rows.append(("steps", f"{steps:,} in {_seconds(wall_seconds)} s, {_number(pace)} steps/s"))
-    times = step_times(report)
+    times = step_times(played, report.telemetry)
     if times is not None:
         rest = "engine" if lanes == 1 else "engine and waiting"
         spent = (("env", times.env), ("model", times.model), (rest, times.rest))
         rows.append(("time per step", ", ".join(f"{what} {_number(ms)} ms" for what, ms in spent)))
+    if report.incidents:
+        rows.append(("recovered", _recovered(report.incidents)))
     return rows
+
+
+def _recovered(incidents: Sequence[Incident]) -> str:
+    kinds = Counter(incident.kind for incident in incidents)
+    told = (
+        (kinds["retry"], "retry", "retries"),
+        (kinds["quarantine"], "lane quarantined", "lanes quarantined"),
+        (kinds["reconnect"], "reconnect", "reconnects"),
+    )
+    return ", ".join(f"{count:,} {one if count == 1 else several}" for count, one, several in told if count)
 
 
 def _success(report: Report) -> str:

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, final
 
+import trio
+
 from rlmesh_trio.hooks import Hooks
 
 __all__ = ("HookGroup",)
@@ -18,8 +20,9 @@ _TRANSFORMED: Final = {"transform_observation": "observation", "transform_action
 class HookGroup(Hooks):
     """Tells each event to its members in order.
 
-    A member that fails is logged and the others still hear the event; one that takes its time delays them. Transforms
-    are chained: each gets what the one before made of the payload, and one that raises fails the route.
+    A member that fails is logged and the others still hear the event; one that takes its time delays them, and when it
+    is cancelled meanwhile they are told before that goes on. Transforms are chained: each gets what the one before made
+    of the payload, and one that raises fails the route.
     """
 
     def __init__(self, *members: Hooks) -> None:
@@ -37,12 +40,17 @@ def _overrides(member: Hooks, name: str) -> bool:
 
 def _each(name: str, hooks: Sequence[_Hook]) -> _Hook:
     async def tell_each(event: Any) -> None:
+        cancelled: trio.Cancelled | None = None
         for hook in hooks:
             try:
                 await hook(event)
+            except trio.Cancelled as cut_short:
+                cancelled = cut_short
             except Exception as error:
                 owner = type(getattr(hook, "__self__", hook)).__name__
                 logger.warning("runtime hook %s of %s failed: %s", name, owner, error)
+        if cancelled is not None:
+            raise cancelled
 
     return tell_each
 

@@ -1,13 +1,14 @@
 """What makes a later run the same run: every fact that decides which episodes are played, and nothing else.
 
 Lanes that are driven one by one may be more or fewer: an episode depends on its index, not on its lane. How long
-operations may take, what becomes of failures, and under which ids a route is known do not matter either.
+operations may take, what becomes of failures, and under which ids a route is known do not matter either. A later run
+may ask for more episodes: what a session goes on from, it plays by slot, whatever the budget.
 """
 
 import hashlib
 import reprlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -49,7 +50,7 @@ def run_facts(spec: SessionSpec, *, execution_horizon: int, prefetch_lead: int) 
         "autoreset_mode": int(contract.autoreset_mode),
         "lockstep_lanes": 1 if spec.subset_step else spec.num_envs,
     }
-    return plain(decisive | env | {"execution_horizon": execution_horizon, "prefetch_lead": prefetch_lead})
+    return plain(env | decisive | {"execution_horizon": execution_horizon, "prefetch_lead": prefetch_lead})
 
 
 def _digest(space: ValueSpace | None) -> str | None:
@@ -57,9 +58,22 @@ def _digest(space: ValueSpace | None) -> str | None:
 
 
 def refuse_other_run(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Raise :exc:`InvalidSpec` for the first fact that both know and that differs; *path* is where *there* stands."""
+    """Raise :exc:`InvalidSpec` for the first fact that both know and that differs; *path* is where *there* stands.
+
+    More episodes here are no difference, nor are more seeds that begin with those there.
+    """
     for name, value in here.items():
-        if name in there and there[name] != value:
+        if name in there and there[name] != value and not _extends(name, there[name], value):
             raise InvalidSpec(
                 f"{path} is of another run: {name} is {reprlib.repr(there[name])} there and {reprlib.repr(value)} here"
             )
+
+
+def _extends(name: str, there: Any, here: Any) -> bool:
+    match name, there, here:
+        case "max_episodes", int(), int():
+            return here > there
+        case "episode_seeds", [_, *_], list():
+            return cast("list[Any]", here)[: len(cast("list[Any]", there))] == there
+        case _:
+            return False

@@ -5,10 +5,9 @@ whoever goes on with the file cuts it off. Every other line is whole, or the fil
 """
 
 import os
-import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import attrs
 
@@ -16,7 +15,8 @@ from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.events import EpisodeCompleted, IncidentHappened, SessionEnded, SessionFailed
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.observers.identity import refuse_other_run, run_facts
-from rlmesh_trio.observers.records import decode_record, json_line, parse_object, read_file
+from rlmesh_trio.observers.line_file import LineFile
+from rlmesh_trio.observers.records import as_object, decode_record, json_line, parse_object, read_file
 from rlmesh_trio.report import EpisodeSummary, Incident
 from rlmesh_trio.spec import SessionSpec
 
@@ -31,13 +31,15 @@ __all__ = (
 )
 
 JOURNAL_VERSION: Final = 1
-_SYNC_SECONDS: Final = 1.0
 _EPISODE_FIELDS: Final = tuple(field.name for field in attrs.fields(EpisodeSummary))
 
 
 @attrs.frozen
 class JournalHeader:
-    """Which run it is. ``run`` holds the facts that a run which goes on with it must share, by name."""
+    """Which run it is. ``run`` holds the facts that a run which goes on with it must share, by name.
+
+    A run that went on with more episodes has left its own facts there.
+    """
 
     schema_version: int
     session_id: str
@@ -69,12 +71,14 @@ class Journal:
 class JournalHooks(Hooks):
     """Writes the journal of one run to *path*; a context manager that closes the file.
 
-    A new or empty file gets a header, and the ``finished`` episodes of *spec*. A journal of the same run is continued.
+    A new or empty file gets a header and what is known of the run already: *incidents*, and the ``finished`` episodes
+    of *spec*. So does a journal without an episode. Any other one is continued, if it is of the same run.
     Raises :exc:`InvalidSpec`, before anything is written, for a file that cannot be written, is no journal, is of
-    another run, or holds episodes that are not among the ``finished`` ones.
+    another run, is being written by one, or holds episodes that are not among the ``finished`` ones.
 
-    A line is written inside the hook: a write and a flush, some 10 us, which survives a kill of the process. Once a
-    second at most it is also synced to the disk, which survives a crash of the machine and may take milliseconds.
+    A line is written inside the hook: one write, some 10 us, which survives a kill of the process. Once a second at
+    most it is also synced to the disk, which survives a crash of the machine and may take milliseconds. A line that
+    cannot be written, for want of space say, fails nothing: it is tried again with each later one, and in the end.
     """
 
     def __init__(
@@ -84,24 +88,27 @@ class JournalHooks(Hooks):
         *,
         execution_horizon: int = 1,
         prefetch_lead: int = 0,
+        incidents: Sequence[Incident] = (),
     ) -> None:
         self.path = os.fspath(path)
         facts = run_facts(spec, execution_horizon=execution_horizon, prefetch_lead=prefetch_lead)
         header = JournalHeader(JOURNAL_VERSION, spec.session_id, spec.env_id, spec.num_envs, facts)
-        self._synced = time.monotonic()
-        self._stream = _open_for_update(self.path)
+        self._file = LineFile(self.path, "journal")
         try:
-            data = self._stream.read()
-            self._begin(data, header, spec.finished)
+            self._begin(self._file.read(), header, spec.finished, incidents)
         except BaseException:
-            self._stream.close()
+            self._file.close()
             raise
 
-    def _begin(self, data: bytes, header: JournalHeader, finished: Sequence[EpisodeSummary]) -> None:
+    def _begin(
+        self, data: bytes, header: JournalHeader, finished: Sequence[EpisodeSummary], incidents: Sequence[Incident]
+    ) -> None:
+        journal = parse_journal(self.path, data) if data else None
         held: set[int] = set()
-        opening = {"kind": "header"} | attrs.asdict(header, recurse=False)
-        if data:
-            journal = parse_journal(self.path, data)
+        if journal is None or not journal.episodes:
+            kept = 0
+            opening = [{"kind": "header"} | attrs.asdict(header, recurse=False), *map(attrs.asdict, incidents)]
+        else:
             refuse_other_run(self.path, journal.header.run, header.run)
             held = {summary.episode_index for summary in journal.episodes}
             if held - {summary.episode_index for summary in finished}:
@@ -109,13 +116,12 @@ class JournalHooks(Hooks):
                     f"journal {self.path} holds {len(held)} finished episodes of this run already: resume from it, or "
                     "name another file"
                 )
-            opening = {"kind": "resumed", "env_id": header.env_id}
+            kept = data.rfind(b"\n") + 1
+            opening = [{"kind": "resumed", "env_id": header.env_id, "run": header.run}]
         missing = [summary for summary in finished if summary.episode_index not in held]
         self._episodes = len(held) + len(missing)
-        self._stream.seek(data.rfind(b"\n") + 1)
-        self._stream.truncate()
-        self._write(opening, *({"kind": "episode"} | attrs.asdict(summary) for summary in missing))
-        os.fsync(self._stream.fileno())
+        opening += ({"kind": "episode"} | attrs.asdict(summary) for summary in missing)
+        self._file.begin(kept, b"".join(map(json_line, opening)))
 
     def __enter__(self) -> Self:
         return self
@@ -127,16 +133,21 @@ class JournalHooks(Hooks):
 
     def close(self) -> None:
         """Close the file; what was written stays."""
-        self._stream.close()
+        self._file.close()
+
+    @property
+    def failure(self) -> OSError | None:
+        """Why lines are missing in the file, if some are."""
+        return self._file.failure
 
     async def episode_completed(self, event: EpisodeCompleted) -> None:
         """Write one episode."""
         self._episodes += 1
-        self._write({"kind": "episode"} | {name: getattr(event, name) for name in _EPISODE_FIELDS})
+        self._file.append(json_line({"kind": "episode"} | {name: getattr(event, name) for name in _EPISODE_FIELDS}))
 
     async def incident_happened(self, event: IncidentHappened) -> None:
         """Write what the session recovered from."""
-        self._write(attrs.asdict(event.incident))
+        self._file.append(json_line(attrs.asdict(event.incident)))
 
     async def session_ended(self, event: SessionEnded) -> None:
         """Write how it ended."""
@@ -147,15 +158,7 @@ class JournalHooks(Hooks):
         self._end(JournalEnding("failed", event.reason, None, self._episodes))
 
     def _end(self, ending: JournalEnding) -> None:
-        self._write(attrs.asdict(ending))
-        os.fsync(self._stream.fileno())
-
-    def _write(self, *lines: dict[str, Any]) -> None:
-        self._stream.write(b"".join(map(json_line, lines)))
-        self._stream.flush()
-        if (now := time.monotonic()) - self._synced >= _SYNC_SECONDS:
-            self._synced = now
-            os.fsync(self._stream.fileno())
+        self._file.append(json_line(attrs.asdict(ending)), sync=True)
 
 
 def read_journal(path: str | os.PathLike[str]) -> Journal:
@@ -203,11 +206,18 @@ class _Reading:
             case "retry" | "quarantine" | "reconnect":
                 self.incidents.append(decode_record(Incident, line))
             case "resumed":
+                self.header = attrs.evolve(self.header, run=_run_of(line))
                 self.ending = None
             case "ended" | "failed":
                 self.ending = decode_record(JournalEnding, line)
             case _:
                 raise ValueError(f"a journal has no lines of kind {kind!r} here")
+
+
+def _run_of(line: dict[str, Any]) -> dict[str, Any]:
+    if "run" not in line:
+        raise ValueError("it has no 'run'")
+    return as_object(line["run"])
 
 
 def _read_header(kind: object, fields: dict[str, Any]) -> JournalHeader:
@@ -216,13 +226,3 @@ def _read_header(kind: object, fields: dict[str, Any]) -> JournalHeader:
     if fields.get("schema_version") != JOURNAL_VERSION:
         raise ValueError(f"schema_version is {fields.get('schema_version')!r}; this build reads {JOURNAL_VERSION}")
     return decode_record(JournalHeader, fields)
-
-
-def _open_for_update(path: str) -> BinaryIO:
-    """*path* open for reading and writing, made if need be; a pipe or a device is refused."""
-    try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise InvalidSpec(f"journal {path} is no regular file")
-        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-    except OSError as error:
-        raise InvalidSpec(f"journal {path} cannot be written: {error.strerror or error}") from error

@@ -1,6 +1,7 @@
 from rlmesh_trio.cli.progress import Progress
 from rlmesh_trio.events import EpisodeCompleted, Route, SessionStarted, TelemetryTaken
 from rlmesh_trio.report import TelemetryRow, TelemetrySnapshot
+from tests.cli.reports import episode
 
 ROUTE = Route("env", "local-env", "local-model")
 
@@ -69,6 +70,18 @@ async def test_the_line_of_a_run() -> None:
     await progress.episode_completed(completed(6.0, False))
     clock.now += 2.0
     assert progress.line() == "4/10 episodes  1,500 steps/s  return 3.75  success 33%  0:06 left"
+
+
+async def test_what_an_earlier_run_finished_counts_in_all_but_the_pace() -> None:
+    clock = Clock()
+    progress = Progress("CartPole-v1", 10, clock)
+    progress.resume([episode(3, cumulative_reward=1.0, success=True), episode(1, cumulative_reward=3.0), episode(2)])
+    clock.now += 50.0
+    await progress.session_started(SessionStarted("local", ROUTE, "env"))
+    assert progress.line() == "3/10 episodes  return 1.667  success 100%"
+    clock.now += 2.0
+    await progress.episode_completed(completed(7.0, False))
+    assert progress.line() == "4/10 episodes  return 3  success 50%  0:12 left"
 
 
 async def test_pace_is_that_of_the_last_seconds() -> None:

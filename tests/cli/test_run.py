@@ -104,7 +104,10 @@ def test_a_failed_run_tells_why_and_keeps_what_was_finished(tmp_path: Path, caps
     path = tmp_path / "report.json"
     ran = run(capsys, "run", "tests.cli.toys:BrokenWalk", "--seeds", "1,2,3", "--json", str(path))
     assert ran.status == 1
-    assert ran.error == "env.step failed at step 2: step failed: RuntimeError: a leg broke in two"
+    assert ran.error == (
+        "env.step failed at step 2: step failed: RuntimeError: a leg broke in two; the same command with --resume "
+        f"{path} goes on"
+    )
     assert ran.err.count("\n") == 1
     assert ran.rows()["episodes"] == "1 of 3 finished"
     document = json.loads(path.read_text())

@@ -59,10 +59,10 @@ def test_success_counts_only_episodes_that_report_it() -> None:
 
 
 def test_pace_counts_every_lane_and_survives_no_time() -> None:
-    run = report([episode(1, step_count=30), episode(2, step_count=10)])
-    assert lane_steps(run) == 40
-    assert steps_per_second(run, 8.0) == 5.0
-    assert steps_per_second(run, 0.0) == 0.0
+    episodes = [episode(1, step_count=30), episode(2, step_count=10)]
+    assert lane_steps(episodes) == 40
+    assert steps_per_second(episodes, 8.0) == 5.0
+    assert steps_per_second(episodes, 0.0) == 0.0
 
 
 def test_time_per_step_is_weighted_by_length_and_the_rest_is_what_is_left_of_the_round() -> None:
@@ -70,10 +70,10 @@ def test_time_per_step_is_weighted_by_length_and_the_rest_is_what_is_left_of_the
         episode(1, step_count=30, step_ms=1.0, predict_ms=4.0),
         episode(2, step_count=10, step_ms=5.0, predict_ms=0.0),
     ]
-    assert step_times(report(episodes, round_ms=6.0)) == StepTimes(env=2.0, model=3.0, rest=1.0)
-    assert step_times(report(episodes, round_ms=4.0)) == StepTimes(env=2.0, model=3.0, rest=0.0)
+    assert step_times(episodes, report(round_ms=6.0).telemetry) == StepTimes(env=2.0, model=3.0, rest=1.0)
+    assert step_times(episodes, report(round_ms=4.0).telemetry) == StepTimes(env=2.0, model=3.0, rest=0.0)
 
 
 def test_no_split_without_episodes_or_rounds() -> None:
-    assert step_times(report([], round_ms=6.0)) is None
-    assert step_times(report([episode(1)])) is None
+    assert step_times([], report(round_ms=6.0).telemetry) is None
+    assert step_times([episode(1)], report().telemetry) is None

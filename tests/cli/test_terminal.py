@@ -45,7 +45,7 @@ def test_ctrl_c_ends_the_run_in_order(tmp_path: Path) -> None:
         terminal.type("\x03")
         assert terminal.wait() == 130
     *_, error = terminal.lines()
-    assert error == "error: interrupted (Ctrl-C or SIGTERM)"
+    assert error == f"error: interrupted (Ctrl-C or SIGTERM); the same command with --resume {path} goes on"
     assert any("of 1,000 finished" in line for line in terminal.lines())
     document = json.loads(path.read_text())
     assert complaints(document) == []
