@@ -85,6 +85,7 @@ class LaneGroup:
         self._failure: SessionError | None = None
         self._interruption: EnvRpcError | None = None
         self._epoch = 0
+        self._failed_in: int | None = None
         self._owns_resets = spec.driver_owns_resets
         self._deferred: list[FinishedEpisode] = []
         self._roll_due = False
@@ -162,12 +163,17 @@ class LaneGroup:
         self._buffer.drop_plan()
         self._ticket.predict_ns = 0
         reconnected = await rescue.restore(failure, self._epoch)
+        # What failed last may have cost the connection too, and the reset that followed found it out: one failure.
+        is_aftermath = reconnected and self._failed_in == self._epoch
+        self._failed_in = self._epoch
         await self._announce_deferred()
         self._end_on_model(lanes)
         plan = self._parts.route.plan_again(lanes)
         if plan is None:
             logger.warning("an env operation that failed took no episode with it: %s", failure)
             return self._next_plan(lanes)
+        if is_aftermath:
+            return plan
         source = self._announcer.route
         again = await rescue.start_again(failure, self, lanes, plan, source, reconnected=reconnected)
         return plan if again else None
@@ -200,6 +206,7 @@ class LaneGroup:
         operation.finish()
         elapsed = perf_counter_ns() - started
         self._parts.reset_meter.record(reply, elapsed)
+        self._failed_in = None
         for lane in lanes:
             self._parts.route.start_planned(lane)
         self._announcer.renamed()

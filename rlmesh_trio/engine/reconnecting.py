@@ -69,16 +69,18 @@ class Reconnector:
 
     async def _reconnect(self, env: ReconnectingEnv, failure: EnvRpcError) -> int:
         tries, pause, last = 0, _FIRST_PAUSE, "no answer"
+        logger.warning("the env connection was lost; reconnecting for up to %s", format_duration(self._limit))
         with trio.move_on_after(self._limit):
             while True:
                 tries += 1
                 try:
                     await env.reconnect()
-                except SessionError as error:
-                    last = str(error)
+                except HandshakeError as error:
+                    failure.add_note(f"the env could not be reconnected: {error}")
+                    raise failure from failure.__cause__
+                except Exception as error:
+                    last = str(error) if isinstance(error, SessionError) else f"{type(error).__name__}: {error}"
                     logger.debug("reconnect try %d failed: %s", tries, last)
-                    if isinstance(error, HandshakeError):
-                        break
                 else:
                     return tries
                 await trio.sleep(pause)

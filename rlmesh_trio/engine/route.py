@@ -224,14 +224,17 @@ class Route:
         """What a reset of the group sends that starts its episodes again: as they were, under fresh ids.
 
         An episode that a failed reset was to start counts as one. A lane whose episode was finished, which the env was
-        to restart by itself, gets the next slot, if there is one, and no seed. ``None`` when nothing was in play.
+        to restart by itself, gets the next slot, if there is one, and no seed. A surplus lane without a seed takes
+        another's, so that these keep theirs. ``None`` when nothing was in play.
         """
         if self.spec.driver_owns_resets and all(lane.completed and lane.planned is None for lane in lanes):
             return None
         starts = [lane.planned or self._start_after(lane) for lane in lanes]
         if all(start.slot is None for start in starts):
             return None
-        seeds = tuple(start.seed for start in starts if start.seed is not None)
+        first = next(start.seed for start in starts if start.slot is not None)
+        wanted = [first if start.slot is None and start.seed is None else start.seed for start in starts]
+        seeds = tuple([seed for seed in wanted if seed is not None])
         trials = tuple(start.trial_index for start in starts if start.trial_index is not None)
         return ResetPlan(
             episode_ids=tuple(self.new_id() for _ in lanes),

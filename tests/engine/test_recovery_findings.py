@@ -1,0 +1,111 @@
+"""Recovery where things meet: surplus lanes, failures that cost the connection too, hooks that are cut short."""
+
+import logging
+
+import pytest
+import trio
+import trio.testing
+
+from rlmesh_trio.engine.session import run_session
+from rlmesh_trio.errors import EndpointError, EnvRpcError, HandshakeError
+from rlmesh_trio.events import EpisodeCompleted
+from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.messages import EnvReply, Leaves
+from rlmesh_trio.messages import StepTarget as Target
+from rlmesh_trio.observers import HookGroup
+from rlmesh_trio.recovery import Recovery
+from rlmesh_trio.spec import AutoresetMode
+from rlmesh_trio.testing import Fail, Fault, LaneScript, ScriptedEnv
+from rlmesh_trio.testing.scripted import contract, lane_spec, one, vector_spec
+from tests.engine.recorder import Recorder
+from tests.engine.recovering import RETRY, LosableEnv, StrictModel, check
+
+
+async def test_a_surplus_lane_without_a_seed_leaves_the_others_theirs(autojump_clock: trio.testing.MockClock) -> None:
+    """Lane 0 has played its part and goes on uncounted and unseeded when the vector begins again for lane 1."""
+    env = ScriptedEnv(2, 6, faults=[Fault("step", Fail(), 4)])
+    declared = contract(AutoresetMode.DISABLED, 2)
+    spec = vector_spec(2, 2, env_contract=declared, partial_reset=True, episode_seeds=(11, 12), on_env_error=RETRY)
+    model, hooks = StrictModel(), Recorder()
+    report = await run_session(spec, env, model, hooks=hooks)
+    check(spec, report, model, hooks)
+    assert [episode.seed for episode in report.episodes] == [11, 12]
+    whole = [reset.seeds for reset in env.resets if not reset.env_indices]
+    assert whole == [(11, 12), (12, 12)]
+
+
+class EndedByAnError(LosableEnv):
+    """Its *errors*-th calls raise, and the server ends the session behind that: the next call finds it gone."""
+
+    errors: tuple[int, ...] = ()
+
+    async def step(self, action: Leaves, target: Target) -> EnvReply:
+        reply = await super().step(action, target)
+        if self.arrived in self.errors:
+            self.lost = True
+            self.unready = set(range(len(self.lanes)))
+            raise EndpointError("INTERNAL", "the env raised")
+        return reply
+
+
+class TestAFailureThatCostsTheConnection:
+    async def test_is_one_attempt(self, autojump_clock: trio.testing.MockClock) -> None:
+        env = EndedByAnError(3)
+        env.errors = (3,)
+        spec, model, hooks = one(2, base_seed=1, on_env_error=Recovery("retry", 1)), StrictModel(), Recorder()
+        report = await run_session(spec, env, model, hooks=hooks)
+        check(spec, report, model, hooks)
+        assert [(incident.kind, incident.attempt) for incident in report.incidents] == [("retry", 1), ("reconnect", 1)]
+
+    async def test_comes_to_an_end_all_the_same(self, autojump_clock: trio.testing.MockClock) -> None:
+        env = EndedByAnError(3)
+        env.errors = tuple(range(99))
+        with pytest.raises(EnvRpcError, match="the env raised") as caught:
+            await run_session(one(1, on_env_error=Recovery("retry", 2)), env, StrictModel())
+        assert "started again 2 time(s)" in caught.value.__notes__[0]
+        assert len(env.resets) == 3
+
+    async def test_a_server_that_dies_of_each_reset_is_not_reconnected_for_ever(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        env = EndedByAnError(3, losses=range(4, 99))
+        env.errors = (3,)
+        with pytest.raises(EnvRpcError) as caught:
+            await run_session(one(1, on_env_error=Recovery("retry", 3)), env, StrictModel())
+        assert caught.value.code == "CONNECTION"
+        assert env.reconnects == 4
+
+
+class TestTheReconnect:
+    async def test_that_crashes_is_a_try_that_failed(
+        self, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        env = LosableEnv(3, losses=[2], refusals=1)
+        env.refusal = OSError("no route")
+        spec, model, hooks = one(1, on_env_error=RETRY), StrictModel(), Recorder()
+        with caplog.at_level(logging.DEBUG, "rlmesh_trio"):
+            check(spec, await run_session(spec, env, model, hooks=hooks), model, hooks)
+        assert caplog.messages[:2] == [
+            "the env connection was lost; reconnecting for up to 60s",
+            "reconnect try 1 failed: OSError: no route",
+        ]
+
+    async def test_that_is_refused_does_not_claim_to_have_waited(self, autojump_clock: trio.testing.MockClock) -> None:
+        env = LosableEnv(3, losses=[2], refusals=9)
+        env.refusal = HandshakeError("another env")
+        with pytest.raises(EnvRpcError) as caught:
+            await run_session(one(on_env_error=RETRY), env, StrictModel())
+        assert caught.value.__notes__ == ["the env could not be reconnected: another env"]
+
+
+async def test_a_listener_behind_one_that_is_cut_short_misses_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """The connection is lost while lane 0 tells of a finished episode."""
+
+    class Slow(Hooks):
+        async def episode_completed(self, event: EpisodeCompleted) -> None:
+            await trio.sleep(1)
+
+    env = LosableEnv(LaneScript(2, 0.1), LaneScript(9, 0.5), losses=[6])
+    spec, model, hooks = lane_spec(2, 3, on_env_error=RETRY), StrictModel(), Recorder()
+    report = await run_session(spec, env, model, hooks=HookGroup(Slow(), hooks))
+    check(spec, report, model, hooks)
