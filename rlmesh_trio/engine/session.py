@@ -198,7 +198,8 @@ class Session:
                     with self._scope:
                         await self._drive()
                         self._complete = self._failure is None
-                except BaseException:
+                except BaseException as interruption:
+                    self._interrupted(interruption)
                     self._parts.batcher.stop()
                     raise
                 finally:
@@ -206,7 +207,7 @@ class Session:
         except Exception as crash:
             self._fail(crash)
         except BaseException as interruption:
-            self.cancel(DEFAULT_CANCEL_REASON if _is_cancellation(interruption) else "interrupted")
+            self._interrupted(interruption)
             raise
         finally:
             try:
@@ -216,6 +217,11 @@ class Session:
                 if self._failure is not None:
                     self._failure.report = self.report
                 self._ended.set()
+
+    def _interrupted(self, interruption: BaseException) -> None:
+        """A cancellation from outside, or Ctrl-C, is the outcome from now on, whatever a predict in flight does yet."""
+        if not isinstance(interruption, Exception):
+            self.cancel(DEFAULT_CANCEL_REASON if _is_cancellation(interruption) else "interrupted")
 
     def _keep(self, snapshot: TelemetrySnapshot) -> None:
         self._telemetry_report = snapshot
