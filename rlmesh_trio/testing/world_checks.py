@@ -6,7 +6,15 @@ The promises about events and about what the model saw are in :mod:`rlmesh_trio.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rlmesh_trio.errors import EnvRpcError, HookError, ModelRpcError, OperationTimeout, RouteCancelled
+from rlmesh_trio.errors import (
+    EnvRpcError,
+    HookError,
+    ModelRouteMismatch,
+    ModelRpcError,
+    OperationTimeout,
+    ProtocolError,
+    RouteCancelled,
+)
 from rlmesh_trio.report import EpisodeSummary, Report
 from rlmesh_trio.testing.world_events import episode_ids, event_violations, model_violations
 from rlmesh_trio.testing.world_expected import ExpectedEpisode, expected, is_determined
@@ -121,14 +129,16 @@ def _broke_at(outcome: Outcome) -> float | None:
             return outcome.cancelled_at
         case EnvRpcError():
             return _first(call.ended for call in env if call.result == "failed" and call.part != "close")
-        case ModelRpcError():
-            return _first(call.ended for call in model if call.result == "failed" and call.part == "predict_group")
+        case ModelRpcError() | ModelRouteMismatch():
+            return _first(call.ended for call in model if call.part == "predict_group" and _is_bad(call))
         case OperationTimeout() as late:
             limit = limits[late.operation or ""] - _EPSILON
             return _first(call.ended for call in (*env, *model) if call.ended - call.started >= limit)
         case HookError():
             parts = ("scheduler", *TRANSFORMS)
             return _first(struck.at for struck in outcome.struck if struck.trouble.part in parts)
+        case ProtocolError() if not outcome.world.resets_named_lanes:
+            return _first(call.ended for call in model if call.part == "predict_group" and _is_bad(call))
         case _:
             return None
 
@@ -171,12 +181,7 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
         outside = world.cancellation is not None and world.cancellation.outside
         possible.add("RouteCancelled cancelled by caller" if outside else "RouteCancelled swept")
     found = signature(outcome.error)
-    broke_at = _broke_at(outcome)
-    if broke_at is not None:
-        failed = _first(call.ended for call in outcome.env.calls if call.result == "failed" and call.part != "close")
-        earlier = [moment for moment in (failed, outcome.cancelled_at) if moment is not None and moment < broke_at]
-        if earlier:
-            yield f"it failed with {found} at {broke_at:g}, after another failure at {earlier}"
+    yield from _is_not_the_first(outcome)
     if outcome.error is not None and found not in possible:
         yield f"it failed with {found} ({outcome.error}), which nothing explains; possible: {sorted(possible)}"
     if outcome.error is None:
@@ -184,24 +189,27 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
             yield f"it succeeded with other than {world.session.budget} episodes"
         last_step = max((call.ended for call in outcome.env.calls if call.part == "step"), default=0.0)
         for call in (*outcome.env.calls, *outcome.model.calls):
-            if call.part in _OPERATIONS and call.result != "answered" and _was_needed(call, last_step):
+            needed = call.part in ("reset", "step") or (call.part == "predict_group" and call.ended < last_step)
+            if needed and (_is_bad(call) or call.result == "cancelled"):
                 yield f"it succeeded although {call} was not answered"
         for struck in outcome.struck:
             if _blamed_on(struck.trouble, world.session) == {"HookError"}:
                 yield f"it succeeded although {struck} came due"
-            if struck.trouble.kind in ("another_request", "no_actions", "too_few_results") and struck.at < last_step:
-                yield from _tolerated(outcome, struck.at, last_step)
 
 
-def _was_needed(call: Call, last_step: float) -> bool:
-    return call.part != "predict_group" or call.ended < last_step
+def _is_not_the_first(outcome: Outcome) -> Iterator[str]:
+    """The first failure is the outcome, whatever fails later."""
+    broke_at = _broke_at(outcome)
+    if broke_at is None:
+        return
+    failed = _first(call.ended for call in outcome.env.calls if call.result == "failed" and call.part != "close")
+    earlier = [moment for moment in (failed, outcome.cancelled_at) if moment is not None and moment < broke_at]
+    if earlier:
+        yield f"it failed with {signature(outcome.error)} at {broke_at:g}, after another failure at {min(earlier):g}"
 
 
-def _tolerated(outcome: Outcome, at: float, last_step: float) -> Iterator[str]:
-    """A wrong answer may only pass if it came when all was played."""
-    for call in outcome.model.calls:
-        if call.part == "predict_group" and call.started <= at <= call.ended < last_step:
-            yield f"it succeeded although {call} was answered wrongly"
+def _is_bad(call: Call) -> bool:
+    return call.result == "failed" or call.wrong
 
 
 def _blamed_on(trouble: Trouble, plan: SessionPlan) -> set[str]:
@@ -242,6 +250,7 @@ def _books(outcome: Outcome) -> Iterator[str]:
     if report is None:
         yield f"{type(outcome.error).__name__} carries no report"
         return
+    world = outcome.world
     answered = [call for call in outcome.env.calls if call.part == "step" and call.result == "answered"]
     if report.total_steps != len(answered):
         yield f"{report.total_steps} steps are reported and {len(answered)} were answered"
@@ -256,6 +265,8 @@ def _books(outcome: Outcome) -> Iterator[str]:
     ids = episode_ids(outcome)
     ends = {id_: call.ended for call in answered for id_ in call.episode_ids}
     finished = [ends[ids[summary.episode_index]] for summary in report.episodes if summary.episode_index in ids]
+    if outcome.error is None and not world.drives_lanes and finished and max(finished) != answered[-1].ended:
+        yield "a step was taken after the last episode's end"
     if finished != sorted(finished) and not _is_held_up(outcome):
         yield "the episodes are not in the order they finished"
     for summary in report.episodes:

@@ -33,13 +33,17 @@ _WRONG: Final[dict[str, Callable[[Any], Any]]] = {
 
 @attrs.define
 class Call:
-    """One call of a peer: from when to when (virtual seconds), for which episodes, and how it came out."""
+    """One call of a peer: from when to when (virtual seconds), for which episodes, and how it came out.
+
+    ``wrong``: it was answered, but in a way that nobody may accept.
+    """
 
     part: str
     episode_ids: tuple[str, ...]
     started: float
     ended: float = 0.0
     result: Literal["under way", "answered", "failed", "cancelled"] = "under way"
+    wrong: bool = False
 
     def __enter__(self) -> Self:
         return self

@@ -279,8 +279,10 @@ class SimulatedModel:
             self.breaches.append("the model is asked twice at once about an episode")
         self._under_way.update(ids)
         try:
-            with self._called("predict_group", tuple(ids)):
-                return await self._line.carry(lambda: self._predict(requests))
+            with self._called("predict_group", tuple(ids)) as call:
+                results = await self._line.carry(lambda: self._predict(requests))
+                call.wrong = len(results) != len(requests) or any(map(_is_wrong, results, requests))
+                return results
         finally:
             self._under_way.subtract(ids)
 
@@ -340,6 +342,10 @@ class SimulatedModel:
             [[b"".join(action.pack() for action in frame)] for frame in frames],
         )
         return _changed(reply, actions)
+
+
+def _is_wrong(result: PredictReply | Exception, request: PredictRequest) -> bool:
+    return isinstance(result, Exception) or not result.actions or result.request_id != request.request_id
 
 
 def _readable(request: PredictRequest) -> list[ToyObservation]:

@@ -59,6 +59,12 @@ WORLDS = {
         session=SessionPlan(budget=4),
         troubles=(Trouble("step", "fail", call=5),),
     ),
+    "a predict that fails in its grace": World(
+        env=EnvPlan("lanes", lanes=2, step=Delays((0.25,))),
+        model=ModelPlan(predict=Delays((0.5,))),
+        session=SessionPlan(budget=3),
+        troubles=(Trouble("predict", "fail", call=4),),
+    ),
     "a predict that hangs": World(
         env=EnvPlan("lanes", lanes=2, step=Delays((0.25,))),
         model=ModelPlan(fuses=True),
