@@ -168,7 +168,7 @@ class LaneGroup:
         self._failed_in = self._epoch
         await self._announce_deferred()
         self._end_on_model(lanes)
-        plan = self._parts.route.plan_again(lanes)
+        plan = self._plan_again()
         if plan is None:
             logger.warning("an env operation that failed took no episode with it: %s", failure)
             return self._next_plan(lanes)
@@ -177,6 +177,16 @@ class LaneGroup:
         source = self._announcer.route
         again = await rescue.start_again(failure, self, lanes, plan, source, reconnected=reconnected)
         return plan if again else None
+
+    def _plan_again(self) -> ResetPlan | None:
+        """What starts the group's episodes again. Where a partial reset was due, its lanes get the episodes it had."""
+        route, lanes = self._parts.route, self.lanes
+        due = [lane for lane in lanes if lane.completed and lane.planned is None]
+        if self._parts.spec.partial_reset and 0 < len(due) < len(lanes):
+            following = self._next_plan(due)
+            if following is not None:
+                route.note_plan(due, following)
+        return route.plan_again(lanes)
 
     async def _reset(self, lanes: Sequence[LaneSlot], plan: ResetPlan) -> EnvReply:
         """Send one driver-owned reset of *lanes*, which are all unless others play on, and start its episodes."""

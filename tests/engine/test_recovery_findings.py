@@ -1,6 +1,7 @@
 """Recovery where things meet: surplus lanes, failures that cost the connection too, hooks that are cut short."""
 
 import logging
+from typing import Any
 
 import pytest
 import trio
@@ -14,11 +15,23 @@ from rlmesh_trio.messages import EnvReply, Leaves
 from rlmesh_trio.messages import StepTarget as Target
 from rlmesh_trio.observers import HookGroup
 from rlmesh_trio.recovery import Recovery
-from rlmesh_trio.spec import AutoresetMode
+from rlmesh_trio.report import Report
+from rlmesh_trio.spec import AutoresetMode, Limits
 from rlmesh_trio.testing import Fail, Fault, LaneScript, ScriptedEnv
 from rlmesh_trio.testing.scripted import contract, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder
 from tests.engine.recovering import RETRY, LosableEnv, StrictModel, check
+
+
+class Slow(Hooks):
+    """Takes a second to hear of a finished episode."""
+
+    async def episode_completed(self, event: EpisodeCompleted) -> None:
+        await trio.sleep(1)
+
+
+def seeds_of(report: Report) -> dict[int, int | None]:
+    return {episode.episode_index: episode.seed for episode in report.episodes}
 
 
 async def test_a_surplus_lane_without_a_seed_leaves_the_others_theirs(autojump_clock: trio.testing.MockClock) -> None:
@@ -32,6 +45,30 @@ async def test_a_surplus_lane_without_a_seed_leaves_the_others_theirs(autojump_c
     assert [episode.seed for episode in report.episodes] == [11, 12]
     whole = [reset.seeds for reset in env.resets if not reset.env_indices]
     assert whole == [(11, 12), (12, 12)]
+
+
+@pytest.mark.parametrize("seeds", [{"base_seed": 1}, {"episode_seeds": (11, 12, 13, 14)}], ids=["derived", "listed"])
+async def test_a_partial_reset_that_was_due_keeps_its_seeds(
+    seeds: dict[str, Any], autojump_clock: trio.testing.MockClock
+) -> None:
+    """The step that ends lane 0 comes back late, so what follows it is cut short between the episode and its reset."""
+
+    class Late(ScriptedEnv):
+        async def step(self, action: Leaves, target: Target) -> EnvReply:
+            reply = await super().step(action, target)
+            if reply.completed and len(self.resets) == 1:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(5)
+            return reply
+
+    declared, limits = contract(AutoresetMode.DISABLED, 2), Limits(env_step_timeout=4)
+    spec = vector_spec(2, 4, env_contract=declared, partial_reset=True, on_timeout=RETRY, limits=limits, **seeds)
+    undisturbed = await run_session(spec, ScriptedEnv(2, 6), StrictModel())
+    model, hooks = StrictModel(), Recorder()
+    report = await run_session(spec, Late(2, 6), model, hooks=HookGroup(Slow(), hooks))
+    check(spec, report, model, hooks)
+    assert {incident.episode_index for incident in report.incidents} == {2, 3}
+    assert seeds_of(report) == seeds_of(undisturbed)
 
 
 class EndedByAnError(LosableEnv):
@@ -100,11 +137,6 @@ class TestTheReconnect:
 
 async def test_a_listener_behind_one_that_is_cut_short_misses_nothing(autojump_clock: trio.testing.MockClock) -> None:
     """The connection is lost while lane 0 tells of a finished episode."""
-
-    class Slow(Hooks):
-        async def episode_completed(self, event: EpisodeCompleted) -> None:
-            await trio.sleep(1)
-
     env = LosableEnv(LaneScript(2, 0.1), LaneScript(9, 0.5), losses=[6])
     spec, model, hooks = lane_spec(2, 3, on_env_error=RETRY), StrictModel(), Recorder()
     report = await run_session(spec, env, model, hooks=HookGroup(Slow(), hooks))
