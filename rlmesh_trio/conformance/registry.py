@@ -56,6 +56,20 @@ class Lab(Protocol):
         """The target."""
         ...
 
+    @property
+    def address(self) -> str:
+        """Where the target's server is now; empty for an env of this process."""
+        ...
+
+    @property
+    def token(self) -> str | None:
+        """What the server asks for."""
+        ...
+
+    async def leave(self) -> None:
+        """Close the session in use, so that a client of the judge's own finds the server free."""
+        ...
+
     async def play(self, script: Script) -> Trace:
         """Play *script* in the session in use, or in a fresh one if sessions were found not to be independent."""
         ...

@@ -38,7 +38,8 @@ class Finding:
 
     ``reason`` says why for skip ("needs num_envs >= 2"), blocked (the id of what blocks it), known and error. A failing
     one has ``evidence``, the shrunk ``scripts`` that show it, how many ``runs`` of how many ``tries`` broke, and
-    ``shrunk_from`` ops. ``examples`` and ``steps`` are what the check cost.
+    ``shrunk_from`` ops. ``moot`` names the ops (script, op) whose actions or seeds may be others without an effect on
+    the failure. ``examples`` and ``steps`` are what the check cost.
     """
 
     check: str
@@ -52,6 +53,7 @@ class Finding:
     tries: int = 0
     shrunk_from: int = 0
     shrink_seconds: float = 0.0
+    moot: tuple[tuple[int, int], ...] = ()
     examples: int = 0
     steps: int = 0
     seconds: float = 0.0
