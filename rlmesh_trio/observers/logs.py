@@ -97,11 +97,7 @@ class LoggingHooks(Hooks):
         if not self._logger.isEnabledFor(level):
             return
         route = {"env_id": event.route.env_id, "lane": event.route.lane}
-        own = {
-            field.name: getattr(event, field.name)
-            for field in attrs.fields(type(event))
-            if field.name not in _NO_FIELDS
-        }
+        own = {field: getattr(event, field) for field in _shown_fields(type(event))}
         self._logger.log(level, text, *figures, extra={"event": name} | route | own | fields)
 
 
