@@ -21,7 +21,7 @@ class JsonOutput:
 
     def __init__(self, name: str) -> None:
         self.is_stdout = name == "-"
-        self._path = name
+        self._name = self._path = name
         self._replaces = not self.is_stdout and _is_replaceable(name)
         if self._replaces:
             # A link stays a link: what it points to is replaced.
@@ -30,8 +30,8 @@ class JsonOutput:
 
     @property
     def file(self) -> str | None:
-        """The file that can be read again afterwards, links resolved; ``None`` when it is none."""
-        return self._path if self._replaces else None
+        """The file that can be read again afterwards, as it was named; ``None`` when it is none."""
+        return self._name if self._replaces else None
 
     def write(self, text: str) -> None:
         """Write *text* as the whole content; raises :exc:`OSError` and then leaves what was there."""

@@ -154,7 +154,7 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     reports what was finished; a second one ends it at once.
     """  # noqa: D301 - click wants the backspace itself
     job = RunJob(**options)
-    if report_output is not None and job.journal is not None and report_output.file == os.path.realpath(job.journal):
+    if _same_file(job.journal, None if report_output is None else report_output.file):
         raise click.UsageError("--json and --journal name the same file")
     reports_on_stdout = report_output is not None and report_output.is_stdout
     with shown_messages(quiet=quiet, debug=debug) as messages, _kept_clean(reports_on_stdout):
@@ -176,6 +176,10 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     elif outcome.interrupted:
         complain(click.ClickException(INTERRUPTED_TEXT))
     return status
+
+
+def _same_file(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and os.path.realpath(one) == os.path.realpath(other)
 
 
 def _written(output: JsonOutput, run: Run, outcome: Outcome) -> bool:

@@ -57,6 +57,18 @@ class StuckWalk(Walk):
         return super().step(action)
 
 
+class UnresettableWalk(Walk):
+    """Can be described, and not played."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
+        raise RuntimeError("no way back")
+
+
+def limping(lane: int) -> Walk:
+    """Lanes of which the second gets stuck."""
+    return StuckWalk() if lane == 1 else Walk()
+
+
 class BrokenWalk(Walk):
     """Breaks in the second step of its second episode."""
 
@@ -165,6 +177,16 @@ class Stopping:
         if observation[0] == 3:
             raise ValueError("lost the way")
         return 0
+
+
+class Telling:
+    """A policy for CartPole that tells of each episode's end."""
+
+    def predict(self, observation: Vector) -> int:
+        return int(observation[2] > 0)
+
+    def on_episode_end(self, episode_id: str) -> None:
+        print("ended", episode_id, flush=True)
 
 
 class Chunks:

@@ -21,6 +21,7 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.resume import read_finished
 from rlmesh_trio.spec import EnvContract, Limits, SessionSpec, ValueSpace
 from tests.cli.reports import episode
+from tests.observers.full_disk import FullDisk
 from tests.observers.telling import ENDED, FAILED, RETRIED, completed, play, spec
 
 
@@ -146,6 +147,8 @@ async def test_a_torn_last_line_is_dropped_and_then_cut_off(path: Path, torn: by
         (b'{"kind":"episode"}\n', "line 3: it has no 'episode_index'"),
         (b'{"kind":"quarantine"}\n', "line 3: it has no 'env_index'"),
         (b'{"kind":"ended"}\n', "line 3: it has no 'reason'"),
+        (b'{"kind":"resumed"}\n', "line 3: it has no 'run'"),
+        (b'{"kind":"resumed","run":7}\n', "line 3: it is no JSON object"),
         (b'{"kind":"header"}\n', "line 3: a journal has no lines of kind 'header' here"),
         (b"\xff\xfe\n", "line 3: it is not JSON"),
     ],
@@ -230,6 +233,52 @@ async def test_going_on_forgets_how_it_ended_before(path: Path) -> None:
         await journal.session_failed(FAILED)
     JournalHooks(path, spec()).close()
     assert read_journal(path).ending is None
+
+
+async def test_a_journal_is_continued_with_more_episodes_and_knows_it(path: Path) -> None:
+    await write(path, 1, episode_seeds=(7, 8), max_episodes=2)
+    await write(path, 3, episode_seeds=(7, 8, 9), max_episodes=3, finished=(episode(1),))
+    journal = read_journal(path)
+    assert (journal.header.run["max_episodes"], journal.header.run["episode_seeds"]) == (3, [7, 8, 9])
+    assert indices(journal.episodes) == [1, 3]
+    with pytest.raises(InvalidSpec, match="max_episodes is 3 there and 2 here"):
+        JournalHooks(path, spec(episode_seeds=(7, 8, 9), max_episodes=2, finished=(episode(1),)))
+    with pytest.raises(InvalidSpec, match=r"episode_seeds is \[7, 8, 9\] there and \[7, 8\] here"):
+        JournalHooks(path, spec(episode_seeds=(7, 8), max_episodes=3, finished=(episode(1),)))
+
+
+async def test_a_journal_without_an_episode_begins_anew_for_any_run(path: Path) -> None:
+    with JournalHooks(path, spec()) as journal:
+        await journal.incident_happened(RETRIED)
+        await journal.session_failed(FAILED)
+    await write(path, 1, base_seed=8)
+    assert kinds(path) == ["header", "episode"]
+    assert read_journal(path).header.run["base_seed"] == 8
+
+
+async def test_a_new_journal_of_a_run_that_goes_on_holds_what_that_recovered_from(path: Path) -> None:
+    with JournalHooks(path, spec(finished=(episode(1),)), incidents=(RETRIED.incident,)):
+        pass
+    assert kinds(path) == ["header", "retry", "episode"]
+    assert read_journal(path).incidents == (RETRIED.incident,)
+    with JournalHooks(path, spec(finished=(episode(1),)), incidents=(RETRIED.incident,)):
+        pass
+    assert kinds(path) == ["header", "retry", "episode", "resumed"], "a journal that is continued has them"
+
+
+async def test_a_disk_that_is_full_for_a_while_costs_no_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlmesh_trio.observers.line_file.FileIO", FullDisk)
+    monkeypatch.setattr(FullDisk, "room", 10_000)
+    with JournalHooks(path, spec()) as journal:
+        await journal.episode_completed(completed(1))
+        FullDisk.room = 100
+        await journal.episode_completed(completed(2))
+        assert journal.failure is not None
+        assert indices(read_journal(path).episodes) == [1], "what is cut short is the last line"
+        FullDisk.room = 10_000
+        await journal.episode_completed(completed(3))
+        assert journal.failure is None
+    assert indices(read_journal(path).episodes) == [1, 2, 3]
 
 
 async def test_a_journal_is_not_overwritten_by_a_run_that_does_not_resume_it(path: Path) -> None:
