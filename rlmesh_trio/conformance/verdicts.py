@@ -1,6 +1,6 @@
 """What comes of a check: its severity, its verdict, and the evidence a reader gets to see."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -21,7 +21,8 @@ class Evidence:
     ``lines`` are what a reader sees, at most about six; ``meaning`` is one sentence on what such a fault usually is.
     ``signature`` names the failing relation in a few words (leaf, kind), stable between runs, for baselines and lists
     of known faults. ``traces`` are those that were compared, side by side where there are two; ``first`` is the op and
-    lane where they part, or where the fault shows.
+    lane where they part, or where the fault shows. ``severity`` is set where this case breaks less than the check
+    demands: two traces of a must that differ in infos alone are a should.
     """
 
     lines: tuple[str, ...]
@@ -30,6 +31,7 @@ class Evidence:
     blame: Blame = "env"
     traces: tuple[Trace, ...] = ()
     first: tuple[int, int] | None = None
+    severity: Severity | None = None
 
 
 @attrs.frozen
@@ -38,7 +40,8 @@ class Finding:
 
     ``reason`` says why for skip ("needs num_envs >= 2"), blocked (the id of what blocks it), known and error. A failing
     one has ``evidence``, the shrunk ``scripts`` that show it, how many ``runs`` of how many ``tries`` broke, and
-    ``shrunk_from`` ops. ``moot`` names the ops (script, op) whose actions or seeds may be others without an effect on
+    ``shrunk_from`` ops. ``case`` is the shrunk case itself, for the judge to be asked again: what ``cases`` drew, made of
+    scripts, tuples, numbers, texts and bytes. ``moot`` names the ops (script, op) whose actions or seeds may be others without an effect on
     the failure. ``examples`` and ``steps`` are what the check cost.
     """
 
@@ -49,6 +52,7 @@ class Finding:
     reason: str = ""
     evidence: Evidence | None = None
     scripts: tuple[Script, ...] = ()
+    case: Any = None
     runs: int = 0
     tries: int = 0
     shrunk_from: int = 0
