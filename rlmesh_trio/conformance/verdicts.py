@@ -40,9 +40,9 @@ class Finding:
 
     ``reason`` says why for skip ("needs num_envs >= 2"), blocked (the id of what blocks it), known and error. A failing
     one has ``evidence``, the shrunk ``scripts`` that show it, how many ``runs`` of how many ``tries`` broke, and
-    ``shrunk_from`` ops. ``case`` is the shrunk case itself, for the judge to be asked again: what ``cases`` drew, made of
-    scripts, tuples, numbers, texts and bytes. ``moot`` names the ops (script, op) whose actions or seeds may be others without an effect on
-    the failure. ``examples`` and ``steps`` are what the check cost.
+    ``shrunk_from`` ops. ``case`` is the shrunk case itself, for the judge to be asked again: what ``cases`` drew, made
+    of scripts, tuples, numbers, texts and bytes. ``moot`` names the ops (script, op) whose actions or seeds may be
+    others without an effect on the failure. ``examples`` and ``steps`` are what the check cost.
     """
 
     check: str
@@ -52,7 +52,7 @@ class Finding:
     reason: str = ""
     evidence: Evidence | None = None
     scripts: tuple[Script, ...] = ()
-    case: Any = None
+    case: Any = attrs.field(default=None, hash=False)
     runs: int = 0
     tries: int = 0
     shrunk_from: int = 0
