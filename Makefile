@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test unit lint type proto proto-check bench clean
+.PHONY: demo test unit soak lint type proto proto-check bench clean
 
 demo: $(STAMP)
 	$(BIN)/rlmesh-trio run CartPole-v1 --episodes 64 --lanes 8 --seed 7
@@ -12,6 +12,9 @@ test: lint type unit
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest
+
+soak: $(STAMP)
+	$(BIN)/python -m rlmesh_trio.testing.soak
 
 lint: $(STAMP) proto-check
 	$(BIN)/ruff check .

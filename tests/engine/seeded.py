@@ -11,7 +11,7 @@ from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaves, PredictReply, 
 from rlmesh_trio.report import EpisodeSummary, Report
 from rlmesh_trio.spec import AutoresetMode, SessionSpec
 from rlmesh_trio.testing.scripted import ScriptedModel, contract, vector_spec
-from tests.engine.test_schedule_independence import SeededLane
+from tests.engine.pure_worlds import SeededLane
 
 UNSEEDED = 77
 

@@ -19,7 +19,7 @@ from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.report import EpisodeSummary, Report
 from rlmesh_trio.spec import AutoresetMode, Limits
 from rlmesh_trio.testing.scripted import contract, one
-from tests.engine.test_schedule_independence import Delays, PurePolicy, SeededEnv
+from tests.engine.pure_worlds import Delays, PurePolicy, SeededEnv
 
 EPISODES = 9
 LIMITS = Limits(env_reset_timeout=4, env_step_timeout=4)

@@ -10,7 +10,7 @@ from rlmesh_trio.spec import Limits
 from rlmesh_trio.testing import Fail, Fault, Hang, LaneScript, ScriptedEnv
 from rlmesh_trio.testing.scripted import lane_spec, one, vector_spec
 from tests.engine.recovering import QUARANTINE, RETRY, LosableEnv, StrictModel
-from tests.engine.test_cancellation_sweep import World, run_cancelled
+from tests.engine.sweeping import World, run_cancelled
 
 LIMITS = Limits(env_reset_timeout=2, env_step_timeout=2, telemetry_window=0)
 

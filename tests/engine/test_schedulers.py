@@ -15,7 +15,7 @@ from rlmesh_trio import Adaptive, FullBatch, Scheduler
 from rlmesh_trio.engine.session import open_session, run_session
 from rlmesh_trio.errors import InvalidSpec, RouteCancelled
 from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one
-from tests.engine.test_schedule_independence import World
+from tests.engine.pure_worlds import World
 
 either = pytest.mark.parametrize("fuses", [False, True], ids=["separate", "fused"])
 

@@ -46,7 +46,7 @@ def rescheduled(world: World, lanes: int, number: int) -> World:
         network=NetworkPlan(env=draw.choice(QUICK), model=draw.choice(QUICK)),
         session=attrs.evolve(
             world.session,
-            scheduler=draw.choice(["eager", "lowest", "together", "never", "unruly"]),
+            scheduler=draw.choice(["eager", "lowest", "together", "never", "unruly", "full", "adaptive"]),
             listening=draw.choice(["hooks", "nobody"]),
             window=draw.choice([0.0, 0.5]),
         ),

@@ -1,7 +1,6 @@
 """Thousands of simulated worlds, each of which has to keep every promise the engine makes; ``make soak`` plays more."""
 
 import random
-from collections import Counter
 
 import attrs
 import pytest
@@ -12,9 +11,10 @@ from rlmesh_trio.testing.schedule import real_time_limit
 from rlmesh_trio.testing.world import World
 from rlmesh_trio.testing.world_checks import is_calm, left_report, signature, violations
 from rlmesh_trio.testing.world_events import heard
+from rlmesh_trio.testing.world_hooks import PATIENT, PLANS
 from rlmesh_trio.testing.world_run import Outcome
 
-WORLDS = 4000
+WORLDS = 3000
 BLOCK = 200
 
 
@@ -63,19 +63,18 @@ def test_the_worlds_are_of_every_kind() -> None:
         ("single", False),
         ("lanes", True),
         ("lanes", False),
+        ("vector", True),
         ("vector", False),
     }
     planted = {(trouble.part, trouble.kind) for world in worlds for trouble in world.troubles}
     possible = {(part, kind) for part, kinds in world_plan.KINDS.items() for kind in kinds}
     assert planted == possible
-    assert {world.session.scheduler for world in worlds} == {"eager", "lowest", "together", "never", "unruly"}
+    assert {world.session.scheduler for world in worlds} == {"eager", *PLANS, *PATIENT}
     assert {world.session.listening for world in worlds} == {"hooks", "stream", "both", "nobody"}
 
 
 def test_they_come_out_in_every_way() -> None:
-    outcomes = [play(World.from_seed(seed)) for seed in range(600)]
-    kinds = Counter(signature(outcome.error).partition(" ")[0] for outcome in outcomes)
-    assert set(kinds) == {
+    missing = {
         "success",
         "RouteCancelled",
         "EnvRpcError",
@@ -85,7 +84,15 @@ def test_they_come_out_in_every_way() -> None:
         "ModelRouteMismatch",
         "HookError",
     }
-    assert sum(is_calm(outcome) for outcome in outcomes) > 200
+    calm = 0
+    for played, seed in enumerate(range(WORLDS), 1):
+        outcome = play(World.from_seed(seed))
+        missing.discard(signature(outcome.error).partition(" ")[0])
+        calm += is_calm(outcome)
+        if not missing and played > 100:
+            assert calm > played // 3
+            return
+    raise AssertionError(missing)
 
 
 def test_a_seed_decides_everything_and_nothing_else_does() -> None:

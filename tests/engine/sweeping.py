@@ -1,19 +1,17 @@
-"""A session cancelled at each of its task steps in turn: whatever the moment, it ends in order and leaves nothing."""
+"""One session between scripted peers, cancelled before a task step: it ends in order and leaves nothing."""
 
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 import attrs
-import pytest
 import trio
-import trio.testing
 
 from rlmesh_trio.engine.session import Session
 from rlmesh_trio.errors import RouteCancelled
 from rlmesh_trio.events import SessionEnded, SessionFailed
 from rlmesh_trio.spec import SessionSpec
-from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
+from rlmesh_trio.testing.scripted import ScriptedEnv, ScriptedModel
 from tests.engine.recorder import Recorder
 
 
@@ -25,26 +23,6 @@ class World:
     env: Callable[[], ScriptedEnv]
     model: Callable[[], ScriptedModel]
     lead: int = 0
-
-
-WORLDS = {
-    "single": World(one(2), lambda: ScriptedEnv(2), ScriptedModel),
-    "lanes, fused": World(
-        lane_spec(3, 4), lambda: ScriptedEnv(LaneScript(2, 0.1), 1, 2), partial(ScriptedModel, fuses=True)
-    ),
-    "lanes, prefetch": World(
-        lane_spec(2, 2), lambda: ScriptedEnv(3, 2), partial(ScriptedModel, extra=1, delay=0.1), lead=1
-    ),
-    "vector": World(vector_spec(2, 3), lambda: ScriptedEnv(1, 2, next_step=True), ScriptedModel),
-    "lanes that restart, history": World(
-        vector_spec(2, 3, subset_step=True),
-        lambda: ScriptedEnv(1, 2, next_step=True),
-        partial(ScriptedModel, extra=2, history=True, fuses=True),
-        lead=2,
-    ),
-}
-
-worlds = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
 
 
 class AtStep(trio.abc.Instrument):
@@ -106,16 +84,3 @@ def check_the_model(model: ScriptedModel) -> None:
         if kind == "evict":
             ended.update(ids)
     assert ended == set(model.predicted)
-
-
-@worlds
-@pytest.mark.parametrize("from_outside", [True, False], ids=["by the caller", "by itself"])
-def test_cancelled_at_every_step(world: World, from_outside: bool) -> None:
-    async def sweep() -> int:
-        number = 1
-        while await run_cancelled(world, number, from_outside=from_outside):
-            number += 1
-        return number
-
-    for _ in range(2):
-        assert trio.run(sweep, clock=trio.testing.MockClock(autojump_threshold=0)) > 30
