@@ -10,11 +10,13 @@ broke, if it did. Anybody can add one::
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import attrs
 from hypothesis.strategies import SearchStrategy
 
+from rlmesh_trio.conformance.raw_stream import RawStream
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.traces import Trace
 from rlmesh_trio.conformance.verdicts import Evidence, Severity
@@ -68,6 +70,14 @@ class Lab(Protocol):
 
     async def leave(self) -> None:
         """Close the session in use, so that a client of the judge's own finds the server free."""
+        ...
+
+    def raw_stream(self, *, patience: float = 5.0) -> AbstractAsyncContextManager[RawStream]:
+        """A Join stream of the judge's own, message by message, its waits as long as a step may take.
+
+        The session in use is left before. A server that refuses the stream is asked again for *patience* seconds, and
+        is then seen in the stream's ``ending``. Raises ConnectError when nobody is there.
+        """
         ...
 
     async def play(self, script: Script) -> Trace:

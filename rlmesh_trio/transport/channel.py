@@ -7,9 +7,9 @@ shielded, so that what must still be said when the caller is cancelled can be sa
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sized
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import trio
 import trio_asyncio
@@ -25,10 +25,10 @@ from rlmesh_trio.transport.dial import dial
 from rlmesh_trio.transport.frames import FrameSplitter
 from rlmesh_trio.transport.join import Arm, Decoder, JoinStream, Payload
 from rlmesh_trio.transport.link import Link
-from rlmesh_trio.transport.pipe import open_pipe
-from rlmesh_trio.transport.protocol import PROTOCOL_ERROR, ClientProtocol
+from rlmesh_trio.transport.pipe import Pipe, open_pipe
+from rlmesh_trio.transport.protocol import PROTOCOL_ERROR, ClientProtocol, StreamWatcher
 
-__all__ = ("Channel", "open_channel")
+__all__ = ("Channel", "StreamUser", "open_channel")
 
 T = TypeVar("T")
 
@@ -37,6 +37,23 @@ _trio_asyncio = cast("Any", trio_asyncio)  # It has no types.
 _MAX_TOKEN = 8 * 1024
 # How long a server may need to notice that the client before us has gone.
 _HANDOVER = 1.0
+
+
+class StreamUser(StreamWatcher, Protocol):
+    """Who uses a stream: is given the way to send, every message that comes, and the end."""
+
+    @property
+    def waiting(self) -> Sized:
+        """Not empty while somebody waits for a message, now and whenever it is looked at."""
+        ...
+
+    def attach(self, pipe: Pipe, link: Link) -> None:
+        """From now on messages can be sent by *pipe*."""
+        ...
+
+    def deliver(self, message: bytes) -> None:
+        """Take one message."""
+        ...
 
 
 @asynccontextmanager
@@ -172,16 +189,29 @@ class Channel:
         patience = trio.current_time() + _HANDOVER
         pause = 0.02
         while True:
+            join = JoinStream(peer, decode)
             try:
-                return await self._open_stream(method, JoinStream(peer, decode), plain)
+                await self._open_stream(method, join, plain)
             except Exception as error:
                 occupied = isinstance(error, GRPCError) and error.status is Status.FAILED_PRECONDITION
                 if not occupied or trio.current_time() + pause > patience:
                     raise self._explain(error, method) from error
+            else:
+                return join
             await trio.sleep(pause)
             pause *= 2
 
-    async def _open_stream(self, method: str, join: JoinStream[Arm, Payload], plain: bool) -> JoinStream[Arm, Payload]:
+    async def open_stream(self, method: str, user: StreamUser) -> None:
+        """Open the stream *method* for *user*, in place of the one before; call it under :meth:`deadline`.
+
+        Raises as :meth:`unary`, and *user* has heard of the refusal by then.
+        """
+        try:
+            await self._open_stream(method, user, plain=False)
+        except Exception as error:
+            raise self._explain(error, method) from error
+
+    async def _open_stream(self, method: str, user: StreamUser, plain: bool) -> None:
         stream, service = self._request(method, Cardinality.STREAM_STREAM), self._service
 
         async def call() -> None:
@@ -191,17 +221,16 @@ class Channel:
                 stream_id = stream._stream.id  # pyright: ignore[reportPrivateUsage]
                 assert stream_id is not None
                 # From here on nothing is missed, whatever the peer does and whenever.
-                pipe = open_pipe(service.link, service.protocol, service.splitter, stream_id, join.deliver, plain=plain)
-                join.attach(pipe, service.link)
-                service.protocol.watch(stream_id, join)
+                pipe = open_pipe(service.link, service.protocol, service.splitter, stream_id, user.deliver, plain=plain)
+                user.attach(pipe, service.link)
+                service.protocol.watch(stream_id, user)
                 await stream.recv_initial_metadata()
             except BaseException as error:
                 await stream.__aexit__(type(error), error, error.__traceback__)
                 raise
 
         await service.asyncio(call)
-        service.link.waiting = join.waiting
-        return join
+        service.link.waiting = user.waiting
 
     def _request(self, method: str, cardinality: Cardinality) -> "GrpcStream[bytes, bytes]":
         return self._service.grpc.request(method, cardinality, bytes, bytes, metadata=self._metadata)

@@ -174,7 +174,7 @@ class _Events(EventsProcessor):
         super().process_stream_ended(event)
         watcher, stream = self.watchers.get(event.stream_id), self.streams.get(event.stream_id)
         if watcher is not None and stream is not None:
-            watcher.ended(dict(stream.trailers or ()))
+            watcher.ended(dict(stream.trailers or stream.headers or ()))  # a refusal has its status in front
 
     def process_stream_reset(self, event: StreamReset) -> None:
         stream = self.streams.get(event.stream_id)
