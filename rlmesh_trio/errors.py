@@ -150,7 +150,7 @@ class ProtocolError(SessionError):
 
 
 class HookError(SessionError):
-    """A transform hook raised; the hook's own error is the cause."""
+    """A transform hook or a scheduler raised; its own error is the cause."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
