@@ -17,6 +17,7 @@ from rlmesh_trio.editions import CURRENT_EDITION
 from rlmesh_trio.endpoints.conformance import Conformance
 from rlmesh_trio.endpoints.lane_accounts import lane_infos
 from rlmesh_trio.endpoints.loading import AnyEnv
+from rlmesh_trio.endpoints.png import png_bytes
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, SessionError, SpaceError
 from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.spaces import codec_for, contract_from_gymnasium
@@ -50,6 +51,14 @@ class EnvHost(Protocol):
 
     def step(self, action: Leaves) -> HostReply:
         """Step the env with one batched action."""
+        ...
+
+    def render(self, lane: int) -> bytes | None:
+        """The picture of *lane* as a PNG file; ``None`` when the env has none to show."""
+        ...
+
+    def new_session(self) -> None:
+        """Forget which warnings were told: somebody else is driving now."""
         ...
 
     def close(self) -> None:
@@ -87,7 +96,7 @@ def _scalar_contract(env: gymnasium.Env[Any, Any]) -> EnvContract:
 def _vector_contract(env: VectorEnv[Any, Any, Any]) -> EnvContract:
     metadata = _metadata(env)
     mode = _autoreset_mode(metadata.get("autoreset_mode", "NEXT_STEP"))
-    if env.num_envs == 1:
+    if env.num_envs == 1 and mode != AutoresetMode.SAME_STEP:
         mode = AutoresetMode.DISABLED
         metadata.pop("autoreset_mode", None)
     return contract_from_gymnasium(
@@ -103,11 +112,7 @@ def _vector_contract(env: VectorEnv[Any, Any, Any]) -> EnvContract:
 
 def _autoreset_mode(declared: object) -> AutoresetMode:
     name = str(getattr(declared, "name", declared)).upper()
-    if name == AutoresetMode.SAME_STEP.name:
-        raise HandshakeError(
-            "a vector env with SAME_STEP autoreset hides the last observation of every episode: make it with NEXT_STEP"
-        )
-    if name not in (AutoresetMode.NEXT_STEP.name, AutoresetMode.DISABLED.name):
+    if name not in (AutoresetMode.NEXT_STEP.name, AutoresetMode.SAME_STEP.name, AutoresetMode.DISABLED.name):
         raise HandshakeError(f"unknown autoreset mode {name} in the vector env's metadata: use NEXT_STEP")
     return AutoresetMode[name]
 
@@ -125,15 +130,29 @@ class _Host:
     """What scalar and vector envs have in common: the env, its codecs and conformance, and how failures are told."""
 
     def __init__(self, env: Any, contract: EnvContract) -> None:
-        observation_space = cast("ValueSpace", contract.observation_space)
-        action_space = cast("ValueSpace", contract.action_space)
         self.contract = contract
         self._env = env
-        self._observations = codec_for(observation_space)
-        self._actions = codec_for(action_space)
+        self._observations = codec_for(cast("ValueSpace", contract.observation_space))
+        self._actions = codec_for(cast("ValueSpace", contract.action_space))
         self._warnings: list[Metadata] = []
-        self._check_observation = Conformance("observation", observation_space, self._warnings).check
-        self._check_action = Conformance("action", action_space, self._warnings).check
+        self.new_session()
+
+    def new_session(self) -> None:
+        warnings, contract = self._warnings, self.contract
+        warnings.clear()
+        self._check_observation = Conformance(
+            "observation", cast("ValueSpace", contract.observation_space), warnings
+        ).check
+        self._check_action = Conformance("action", cast("ValueSpace", contract.action_space), warnings).check
+
+    def render(self, lane: int) -> bytes | None:
+        if not self.contract.render_mode:
+            return None
+        try:
+            picture: Any = self._env.render()
+        except Exception as failure:
+            raise _failed("render", failure) from failure
+        return png_bytes(cast("Any", picture)[lane] if isinstance(picture, tuple) else picture)
 
     def close(self) -> None:
         try:

@@ -1,7 +1,8 @@
 """How an env in this process accounts its episodes: who is running, for how long, and what is due to be reported.
 
 A reset over a running episode ends it as truncated; that record waits for the next step of any lane. Under
-``NEXT_STEP`` the step after a completion is a *roll*: it begins an episode and counts for none.
+``NEXT_STEP`` the step after a completion is a *roll*: it begins an episode and counts for none. Under ``SAME_STEP``
+that step is already the new episode's first, and tells its id.
 """
 
 import time
@@ -12,6 +13,7 @@ import numpy as np
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EpisodeRecord, Metadata
+from rlmesh_trio.spec import AutoresetMode
 
 __all__ = ("EpisodeAccounts", "InfosOf", "lane_infos")
 
@@ -19,23 +21,20 @@ InfosOf = Callable[[int], Metadata]
 
 
 class EpisodeAccounts:
-    """The open episode of every lane. ``rolls`` says whether finished lanes restart by themselves."""
+    """The open episode of every lane; *mode*, an ``AutoresetMode``, says whether finished lanes restart themselves."""
 
-    def __init__(self, lanes: int, *, rolls: bool) -> None:
+    def __init__(self, lanes: int, mode: int) -> None:
         self._open: list[EpisodeRecord | None] = [None] * lanes
         self._rolling = [False] * lanes
-        self._rolls = rolls
+        self._restarts = mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+        self._rolls = mode == AutoresetMode.NEXT_STEP
         self._interrupted: list[EpisodeRecord] = []
 
     def start(self, lanes: Sequence[int], seeds: Sequence[int], episode_ids: Sequence[str]) -> None:
         """Open an episode on each of *lanes*; ``seeds`` and ``episode_ids`` are aligned to them, or too short."""
         now = time.time_ns()
         for position, lane in enumerate(lanes):
-            running = self._open[lane]
-            if running is not None:
-                running.truncated = True
-                running.end_timestamp_ns = now
-                self._interrupted.append(running)
+            self._interrupt(lane, now)
             self._rolling[lane] = False
             self._open[lane] = EpisodeRecord(
                 episode_id=episode_ids[position] if position < len(episode_ids) else "",
@@ -43,6 +42,22 @@ class EpisodeAccounts:
                 env_index=lane,
                 start_timestamp_ns=now,
             )
+
+    def finish(self) -> Sequence[EpisodeRecord]:
+        """End all that runs as truncated; returns every record that is still due."""
+        now = time.time_ns()
+        for lane in range(len(self._open)):
+            self._interrupt(lane, now)
+            self._open[lane] = None
+        due, self._interrupted = self._interrupted, []
+        return due
+
+    def _interrupt(self, lane: int, now: int) -> None:
+        running = self._open[lane]
+        if running is not None:
+            running.truncated = True
+            running.end_timestamp_ns = now
+            self._interrupted.append(running)
 
     def expect_steppable(self, lanes: Sequence[int]) -> None:
         """Under ``NEXT_STEP`` every lane has an episode or is about to roll; else ``INTERNAL``."""
@@ -71,7 +86,8 @@ class EpisodeAccounts:
         for position, lane in enumerate(lanes):
             if self._rolling[lane]:
                 self.start((lane,), (), episode_ids[position : position + 1])
-                continue
+                if self._rolls:
+                    continue
             episode = self._open[lane]
             if episode is None:
                 continue
@@ -84,7 +100,7 @@ class EpisodeAccounts:
                 episode.final_info = infos_of(position)
                 completed.append(episode)
                 self._open[lane] = None
-                self._rolling[lane] = self._rolls
+                self._rolling[lane] = self._restarts
         return completed
 
 

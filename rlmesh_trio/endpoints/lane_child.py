@@ -50,11 +50,8 @@ def _answer(host: EnvHost, request: tuple[Any, ...], leaves: Leaves, replies: Bi
     operation, *arguments = request
     try:
         if operation == "step":
-            reply = host.step(leaves)
-        elif operation == "reset":
-            reply = host.reset(*arguments)
-        else:
-            reply = host.close()
+            arguments = [leaves]
+        reply = getattr(host, operation)(*arguments)
     except SessionError as failure:
         reply = _told(failure)
     if isinstance(reply, HostReply):

@@ -42,6 +42,15 @@ class ProcessWorker:
         self._opened = False
         self._lost = False
 
+    @property
+    def broken(self) -> bool:
+        """Whether the process is gone, or was killed in the middle of an operation."""
+        return self._lost or self._end is not None
+
+    def anew(self) -> "ProcessWorker":
+        """Another one, in a process of its own."""
+        return ProcessWorker(self._maker)
+
     async def open(self) -> EnvContract:
         """Start the process and make the env there."""
         made = self._portable_maker()
@@ -65,6 +74,15 @@ class ProcessWorker:
     async def step(self, action: Leaves) -> HostReply:
         """Step in the process."""
         return await self._ask(("step",), action)
+
+    async def render(self, lane: int) -> bytes | None:
+        """Render in the process."""
+        picture, _ = await self._exchange(cast("trio.Process", self._process), ("render", lane))
+        return picture
+
+    async def new_session(self) -> None:
+        """Tell the host, in the process."""
+        await self._exchange(cast("trio.Process", self._process), ("new_session",))
 
     async def close(self) -> None:
         """Close the env and end the process. Being cancelled only makes it less polite."""

@@ -32,6 +32,15 @@ class LaneWorker(Protocol):
 
     waits: bool
 
+    @property
+    def broken(self) -> bool:
+        """Whether it will never answer again."""
+        ...
+
+    def anew(self) -> "LaneWorker | None":
+        """A worker for the same lane with an env of its own, still to be opened; ``None`` if that cannot be made."""
+        ...
+
     async def open(self) -> EnvContract:
         """Make the env and return its contract."""
         ...
@@ -42,6 +51,14 @@ class LaneWorker(Protocol):
 
     async def step(self, action: Leaves) -> HostReply:
         """Step the env."""
+        ...
+
+    async def render(self, lane: int) -> bytes | None:
+        """The picture of *lane* of the env, as a PNG file, if there is one."""
+        ...
+
+    async def new_session(self) -> None:
+        """Tell the env's host that somebody else is driving now."""
         ...
 
     async def close(self) -> None:
@@ -60,16 +77,21 @@ class InlineWorker:
     """Runs the env in the calling task: for envs that answer in microseconds."""
 
     waits = False
+    broken = False
 
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker
         self._host: EnvHost | None = None
 
+    def anew(self) -> "InlineWorker | None":
+        """Another one, unless the env was made by somebody else."""
+        return None if self._maker.holds_env else InlineWorker(self._maker)
+
     async def open(self) -> EnvContract:
         """Make the env here."""
         await trio.lowlevel.checkpoint()
         self._host = host = host_env(self._maker())
-        self._reset, self._step = host.reset, host.step
+        self._reset, self._step, self._render, self._new_session = host.reset, host.step, host.render, host.new_session
         return host.contract
 
     async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
@@ -79,6 +101,14 @@ class InlineWorker:
     async def step(self, action: Leaves) -> HostReply:
         """Step without waiting: whoever calls has passed a checkpoint."""
         return self._step(action)
+
+    async def render(self, lane: int) -> bytes | None:
+        """Render without waiting: whoever calls has passed a checkpoint."""
+        return self._render(lane)
+
+    async def new_session(self) -> None:
+        """Tell the host."""
+        self._new_session()
 
     async def close(self) -> None:
         """Close the env, however long that takes."""
@@ -97,10 +127,19 @@ class ThreadWorker:
         self._thread = ResidentThread(f"rlmesh-trio lane {maker.lane}")
         self._host: EnvHost | None = None
 
+    @property
+    def broken(self) -> bool:
+        """Whether an operation was abandoned."""
+        return self._thread.abandoned
+
+    def anew(self) -> "ThreadWorker | None":
+        """Another one, in a thread of its own, unless the env was made by somebody else."""
+        return None if self._maker.holds_env else ThreadWorker(self._maker)
+
     async def open(self) -> EnvContract:
         """Make the env in the thread."""
         self._host = host = await self._thread.run(lambda: host_env(self._maker()))
-        self._reset, self._step = host.reset, host.step
+        self._reset, self._step, self._render, self._new_session = host.reset, host.step, host.render, host.new_session
         return host.contract
 
     async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
@@ -110,6 +149,14 @@ class ThreadWorker:
     async def step(self, action: Leaves) -> HostReply:
         """Step in the thread."""
         return await self._call(lambda: self._step(action))
+
+    async def render(self, lane: int) -> bytes | None:
+        """Render in the thread."""
+        return await self._call(lambda: self._render(lane))
+
+    async def new_session(self) -> None:
+        """Tell the host, in the thread."""
+        await self._call(self._new_session)
 
     async def close(self) -> None:
         """Close the env in the thread. A thread that does not come back in time is left behind."""

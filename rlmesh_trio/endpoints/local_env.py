@@ -13,18 +13,19 @@ from typing import Literal, cast
 import trio
 
 from rlmesh_trio.editions import CURRENT_EDITION
+from rlmesh_trio.endpoints.conformance import Conformance
 from rlmesh_trio.endpoints.env_hosts import HostReply, only_lanes
 from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, lane_infos
 from rlmesh_trio.endpoints.lane_fanout import close_lanes, open_lanes, reset_lanes, step_lanes
 from rlmesh_trio.endpoints.lane_process import ProcessWorker
 from rlmesh_trio.endpoints.lane_workers import InlineWorker, LaneWorker, ThreadWorker
 from rlmesh_trio.endpoints.loading import env_makers
-from rlmesh_trio.errors import ConnectError, EndpointError
-from rlmesh_trio.messages import EnvReply, Leaves, Metadata, Phases, ResetRequest, StepTarget
+from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, SpaceError
+from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaves, Metadata, Phases, ResetRequest, StepTarget
 from rlmesh_trio.spaces import codec_for
 from rlmesh_trio.spec import AutoresetMode, EnvContract, PeerCeiling, ValueSpace
 
-__all__ = ("LocalEnv", "Where", "open_local_env")
+__all__ = ("LocalEnv", "Where", "make_workers", "open_local_env")
 
 logger = logging.getLogger("rlmesh_trio")
 
@@ -53,11 +54,9 @@ async def open_local_env(source: object, *, lanes: int = 1, where: Where = "inli
     cannot be driven (``SAME_STEP`` autoreset, lanes with different spaces), :exc:`SpaceError` for a space that has no
     wire form.
     """
-    if where not in _WORKERS:
-        raise ConnectError(f"an env runs {', '.join(_WORKERS)}, not {where!r}")
-    workers = [_WORKERS[where](maker) for maker in env_makers(source, lanes)]
+    workers = make_workers(source, lanes, where)
     try:
-        env = LocalEnv(workers, await open_lanes(workers))
+        env = LocalEnv(workers, _drivable(await open_lanes(workers)))
     except BaseException:
         await _close_quietly(workers)
         raise
@@ -66,6 +65,21 @@ async def open_local_env(source: object, *, lanes: int = 1, where: Where = "inli
     finally:
         if not env.closed:
             await _close_quietly(workers)
+
+
+def _drivable(contract: EnvContract) -> EnvContract:
+    if contract.autoreset_mode == AutoresetMode.SAME_STEP:
+        raise HandshakeError(
+            "a vector env with SAME_STEP autoreset hides the last observation of every episode: make it with NEXT_STEP"
+        )
+    return contract
+
+
+def make_workers(source: object, lanes: int, where: Where) -> list[LaneWorker]:
+    """The workers of *source*, still to be opened; takes and raises what :func:`open_local_env` does."""
+    if where not in _WORKERS:
+        raise ConnectError(f"an env runs {', '.join(_WORKERS)}, not {where!r}")
+    return [_WORKERS[where](maker) for maker in env_makers(source, lanes)]
 
 
 async def _close_quietly(workers: Sequence[LaneWorker]) -> None:
@@ -79,6 +93,8 @@ async def _close_quietly(workers: Sequence[LaneWorker]) -> None:
 class LocalEnv:
     """One env session over local workers. Made by :func:`open_local_env`; an ``Env`` and a ``DescribedEnv``.
 
+    A worker in *workers* may be replaced while no operation is about it.
+
     ``subset_step`` holds for lanes, a single one included, and not for a lockstep vector; ``resets_named_lanes`` for a
     lockstep vector that does not restart its own lanes. ``closed`` says whether :meth:`close` was called.
     """
@@ -86,16 +102,17 @@ class LocalEnv:
     def __init__(self, workers: Sequence[LaneWorker], contract: EnvContract) -> None:
         self.contract = contract
         self.edition = CURRENT_EDITION.name
-        self.subset_step = len(workers) == contract.num_envs
+        self.subset_step = len(workers) == contract.num_envs and contract.autoreset_mode == AutoresetMode.DISABLED
         self.resets_named_lanes = not self.subset_step and contract.autoreset_mode == AutoresetMode.DISABLED
         self.ceiling: PeerCeiling | None = None
         self.closed = False
         self._workers = workers
         self._all_lanes = tuple(range(contract.num_envs))
-        self._actions = codec_for(cast("ValueSpace", contract.action_space))
+        action_space = cast("ValueSpace", contract.action_space)
+        self._actions = codec_for(action_space)
+        self._check_actions = Conformance("action", action_space, []).check
         self._observations = codec_for(cast("ValueSpace", contract.observation_space))
-        rolls = contract.autoreset_mode == AutoresetMode.NEXT_STEP
-        self._accounts = EpisodeAccounts(contract.num_envs, rolls=rolls)
+        self._accounts = EpisodeAccounts(contract.num_envs, contract.autoreset_mode)
 
     async def reset(self, request: ResetRequest) -> EnvReply:
         """Start episodes on the named lanes, or on all."""
@@ -135,6 +152,7 @@ class LocalEnv:
         named, episode_ids = target.env_indices, target.episode_ids
         lanes = self._covered(named, episode_ids)
         if self.subset_step and len(lanes) > 1:
+            self._refuse_strange_rows(action, len(lanes))
             workers = [self._workers[lane] for lane in lanes]
             reply = await step_lanes(workers, self._observations, self._actions, action)
         elif self.subset_step:
@@ -156,6 +174,15 @@ class LocalEnv:
             perf_counter_ns() - started,
             Phases(reply.decode_ns, reply.user_ns, reply.encode_ns, lane_skew_ns=reply.lane_skew_ns),
         )
+
+    async def render(self, lane: int) -> bytes | None:
+        """The picture of *lane* as a PNG file; ``None`` when the env has none to show."""
+        await trio.lowlevel.checkpoint()
+        return await self._workers[lane if self.subset_step else 0].render(lane)
+
+    def finish(self) -> Sequence[EpisodeRecord]:
+        """End what runs as truncated; returns every record that is still due."""
+        return self._accounts.finish()
 
     async def close(self) -> None:
         """Close the env. A failure is raised when all lanes are closed; closing again does nothing."""
@@ -183,6 +210,13 @@ class LocalEnv:
             raise EndpointError("INVALID_ACTION", f"{len(episode_ids)} episode ids for {len(named)} lanes", True)
         return named
 
+    def _refuse_strange_rows(self, action: Leaves, rows: int) -> None:
+        """Refuse a batch with one row that its env would refuse, before another env has stepped."""
+        try:
+            self._check_actions(action, rows)
+        except SpaceError as wrong:
+            raise EndpointError("INVALID_ACTION", str(wrong), True) from wrong
+
     def _seeds_of(self, request: ResetRequest, lanes: Sequence[int]) -> Sequence[int]:
         """One seed per lane, or none.
 
@@ -200,6 +234,8 @@ class LocalEnv:
     def _infos_of(self, reply: HostReply, lanes: int) -> InfosOf:
         """How to find one lane's own infos, by its position, in those of the whole reply."""
         infos = reply.infos
+        if self.contract.autoreset_mode == AutoresetMode.SAME_STEP:
+            infos = cast("Metadata", infos.get("final_info") or {})
         if lanes == 1:
             return lambda _: infos
         if self.subset_step:

@@ -30,15 +30,12 @@ from rlmesh_trio.wire.fields import (
 from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
 from rlmesh_trio.wire.space_value import encode_leaves, read_leaves
 
-__all__ = ("EnvAnswer", "EnvArm", "decode_env_join", "encode_reset", "encode_step")
+__all__ = ("ENV_ERROR_NAMES", "EnvAnswer", "EnvArm", "decode_env_join", "encode_reset", "encode_step")
 
 EnvArm = Literal["reset", "step", "render", "close", "configure", "error", "none"]
 EnvAnswer = EnvReply | EndpointError | bytes
 
-_RAW_ARMS: dict[int, EnvArm] = {0x1A: "render", 0x22: "close", 0x3A: "configure"}
-_TOTAL_NS = 0x30
-_TIMINGS = frozenset((_TOTAL_NS, 0x58, 0x60, 0x68, 0x70, 0x78))
-_ERROR_NAMES = {
+ENV_ERROR_NAMES = {
     0: "UNSPECIFIED",
     1: "TIMEOUT",
     2: "INVALID_ACTION",
@@ -50,6 +47,10 @@ _ERROR_NAMES = {
     12: "CANCELLED",
     13: "CLOSED",
 }
+
+_RAW_ARMS: dict[int, EnvArm] = {0x1A: "render", 0x22: "close", 0x3A: "configure"}
+_TOTAL_NS = 0x30
+_TIMINGS = frozenset((_TOTAL_NS, 0x58, 0x60, 0x68, 0x70, 0x78))
 _read_double = Struct("<d").unpack_from
 
 
@@ -169,7 +170,7 @@ def _read_join(data: bytes) -> tuple[str, EnvArm, EnvAnswer]:
             reply.phases = Phases(took(0x58, 0), took(0x60, 0), took(0x68, 0), took(0x78, 0), 0, 0, took(0x70))
         reply.response_bytes = end
         return request_id, arm, reply
-    return request_id, arm, raw if error is None or arm != "error" else error.to_error(_ERROR_NAMES)
+    return request_id, arm, raw if error is None or arm != "error" else error.to_error(ENV_ERROR_NAMES)
 
 
 def _leave_arm(arm: EnvArm, reply: EnvReply) -> EnvReply:
