@@ -4,7 +4,7 @@ Nothing an env does ends a play with an error, and none of its answers is waited
 a refusal in the trace, and a session that ends before its script leaves a shorter trace that says how.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import attrs
@@ -42,12 +42,24 @@ class EpisodeIds:
         return str(UUID(int=_ID_BASE | self._given))
 
 
-async def play(env: Env, script: Script, facts: Facts, *, ids: EpisodeIds, step_timeout: float) -> Trace:
+def _nothing() -> None:
+    pass
+
+
+async def play(
+    env: Env,
+    script: Script,
+    facts: Facts,
+    *,
+    ids: EpisodeIds,
+    step_timeout: float,
+    on_ask: Callable[[], None] = _nothing,
+) -> Trace:
     """Play *script* on *env*, whose session may be anywhere, and return what it answered.
 
     Each op has *step_timeout* seconds, and :data:`MARGIN` more before it counts as lost. What follows a lost session, a
-    refusal that is not recoverable or an op without an answer is not played. Raises :exc:`ValueError` for a script
-    that has another number of lanes than the env.
+    refusal that is not recoverable or an op without an answer is not played. *on_ask* is called before each request.
+    Raises :exc:`ValueError` for a script that has another number of lanes than the env.
     """
     if script.lanes != facts.contract.num_envs:
         raise ValueError(f"a script of {script.lanes} lanes cannot be played on {facts.contract.num_envs}")
@@ -57,6 +69,7 @@ async def play(env: Env, script: Script, facts: Facts, *, ids: EpisodeIds, step_
         if isinstance(op, Wait):
             await trio.sleep(op.seconds)
             continue
+        on_ask()
         answer = await player.answer(place, op)
         answers.append(answer)
         refusal = answer.refusal

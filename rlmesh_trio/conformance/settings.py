@@ -29,7 +29,7 @@ class Settings:
     (as ``obs.camera``), ``ignored_infos`` and ``ulps`` say what two runs need not agree in. ``max_steps`` declares a
     time limit, ``options`` are sent with every reset. ``step_timeout`` bounds one operation. ``database`` is the
     directory of found cases; without one they are kept where hypothesis' profile says, and with a given ``seed`` not
-    at all, so that the run can be repeated.
+    at all, so that the run can be repeated. ``seed_drawn`` is set by :meth:`seeded`.
     """
 
     only: tuple[str, ...] = ()
@@ -53,6 +53,7 @@ class Settings:
     allow_shutdown: bool = False
     step_timeout: float = 10.0
     database: str | None = None
+    seed_drawn: bool = False
 
     def selects(self, check: str) -> bool:
         """Whether the check of this id is to be run."""
@@ -65,7 +66,7 @@ class Settings:
 
     def seeded(self) -> Self:
         """These settings with a seed, drawn if there is none."""
-        return self if self.seed is not None else attrs.evolve(self, seed=secrets.randbits(32))
+        return self if self.seed is not None else attrs.evolve(self, seed=secrets.randbits(32), seed_drawn=True)
 
 
 def _matches(check: str, patterns: tuple[str, ...]) -> bool:

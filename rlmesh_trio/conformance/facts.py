@@ -1,0 +1,62 @@
+"""What is known of a target before anything is played: what it declares, and what the user told about it."""
+
+from typing import Any
+
+import gymnasium
+
+from rlmesh_trio.conformance.registry import Facts
+from rlmesh_trio.conformance.settings import Settings
+from rlmesh_trio.conformance.targets import OpenEnv, Target
+from rlmesh_trio.contract import EnvContract
+
+__all__ = ("LIMIT_KEY", "facts_of", "unreadable_facts")
+
+LIMIT_KEY = "max_episode_steps"
+"""The metadata entry, a positive int, by which an env declares its time limit."""
+
+
+def facts_of(target: Target, env: OpenEnv, settings: Settings) -> Facts:
+    """The facts of *target*, of which *env* is a session."""
+    capabilities: Any = getattr(env, "capabilities", {"subset_step": "true"} if env.subset_step else {})
+    return _facts(
+        target,
+        settings,
+        contract=env.contract,
+        subset_step=env.subset_step,
+        capabilities=frozenset(name for name, value in capabilities.items() if value == "true"),
+        limit=settings.max_steps or _declared_limit(target, env.contract),
+    )
+
+
+def unreadable_facts(target: Target, settings: Settings) -> Facts:
+    """The facts of a server whose contract cannot be read: it has no spaces, and nothing can be played on it."""
+    return _facts(
+        target,
+        settings,
+        contract=EnvContract(),
+        subset_step=False,
+        capabilities=frozenset[str](),
+        limit=settings.max_steps,
+    )
+
+
+def _facts(target: Target, settings: Settings, **known: Any) -> Facts:
+    return Facts(
+        name=target.name,
+        factory=target.kind == "factory",
+        local=target.source is not None,
+        nondeterministic=settings.nondeterministic,
+        ignored_leaves=frozenset(settings.ignored_leaves),
+        ignored_infos=frozenset(settings.ignored_infos),
+        ulps=settings.ulps,
+        options=settings.options,
+        allow_shutdown=settings.allow_shutdown,
+        **known,
+    )
+
+
+def _declared_limit(target: Target, contract: EnvContract) -> int | None:
+    declared = contract.metadata.get(LIMIT_KEY)
+    if declared is None and isinstance(target.source, str) and target.source in gymnasium.registry:
+        declared = gymnasium.registry[target.source].max_episode_steps
+    return declared if isinstance(declared, int) and declared > 0 else None

@@ -1,0 +1,292 @@
+"""The lab of one target: sessions, how far plays are kept apart, and what happened in all of them.
+
+A session serves many plays, each of which starts with a full reset. Where sessions were found not to keep plays apart,
+each gets a session of its own, or a process. A session that is lost, or left in the middle of an answer, is opened
+anew; a target that does not come back is given up.
+"""
+
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+
+import attrs
+import trio
+
+from rlmesh_trio.conformance.coverage import Coverage
+from rlmesh_trio.conformance.player import EpisodeIds, play
+from rlmesh_trio.conformance.raw_stream import RawStream, open_raw_stream
+from rlmesh_trio.conformance.registry import Facts
+from rlmesh_trio.conformance.scripts import Script
+from rlmesh_trio.conformance.targets import OpenEnv, Target
+from rlmesh_trio.conformance.traces import Refusal, Trace
+from rlmesh_trio.endpoints.local_env import open_local_env
+from rlmesh_trio.errors import SessionError
+
+__all__ = ("PATIENCE", "Isolation", "SeenLab", "TargetLab", "TargetLost", "open_lab")
+
+Isolation = Literal["shared", "session", "process"]
+
+PATIENCE = 5.0
+"""How long a target may take to offer its place again after a session was lost, in seconds."""
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 0.5
+_HANGS_FORGIVEN = 2
+
+
+class TargetLost(Exception):
+    """The target is gone or hung, and could not be brought back."""
+
+
+class _Session:
+    """An open env, held open by a task of its own until ``leave`` is set; ``left`` says that it is closed."""
+
+    def __init__(self, env: OpenEnv) -> None:
+        self.env = env
+        self.ids = EpisodeIds()
+        self.leave = trio.Event()
+        self.left = trio.Event()
+
+
+class TargetLab:
+    """One target at work: a ``Lab``. Made by :func:`open_lab`.
+
+    ``isolation`` is how plays are kept apart from now on. ``on_trace`` is called with every trace from the target's
+    server. ``last_script`` is the script played last.
+    """
+
+    def __init__(self, target: Target, facts: Facts, nursery: trio.Nursery, *, step_timeout: float) -> None:
+        self._target = target
+        self._facts = facts
+        self._nursery = nursery
+        self._step_timeout = step_timeout
+        self._session: _Session | None = None
+        self._leaving: _Session | None = None
+        self._local: dict[int, _Session] = {}
+        self._hangs = 0
+        self._asked = math.inf
+        self._climbed: dict[str, float] = {}
+        self.isolation: Isolation = "shared"
+        self.coverage = Coverage()
+        self.last_script: Script | None = None
+        self.on_trace: Callable[[Trace], None] = lambda _: None
+
+    @property
+    def facts(self) -> Facts:
+        """The target."""
+        return self._facts
+
+    @property
+    def address(self) -> str:
+        """Where the target's server is now; empty for an env of this process."""
+        return self._target.address
+
+    @property
+    def token(self) -> str | None:
+        """What the server asks for."""
+        return self._target.token
+
+    @property
+    def unanswered(self) -> float:
+        """For how many seconds the target owes an answer to the last script's op, be it waited for or not."""
+        return max(0.0, trio.current_time() - self._asked)
+
+    def target(self, value: float, label: str) -> None:
+        """Keep the highest *value* a *label* was given, for the search."""
+        self._climbed[label] = max(value, self._climbed.get(label, value))
+
+    def take_climbed(self) -> dict[str, float]:
+        """What :meth:`target` was told since the last time."""
+        climbed, self._climbed = self._climbed, {}
+        return climbed
+
+    async def leave(self) -> None:
+        """Close the session in use."""
+        if self._session is not None:
+            self._abandon()
+        if self._leaving is not None:
+            await self._leaving.left.wait()
+            self._leaving = None
+        else:
+            await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def raw_stream(self, *, patience: float = PATIENCE) -> AsyncGenerator[RawStream]:
+        """A Join stream of the judge's own; see :func:`~rlmesh_trio.conformance.raw_stream.open_raw_stream`."""
+        await self.leave()
+        limit = self._step_timeout
+        async with open_raw_stream(self.address, token=self.token, limit=limit, patience=patience) as stream:
+            yield stream
+
+    async def play(self, script: Script) -> Trace:
+        """Play *script* in the session in use, or apart from what came before where that is called for."""
+        if self.isolation != "shared":
+            return await self.play_fresh(script)
+        await self.bring_back()
+        return await self._play(script)
+
+    async def play_fresh(self, script: Script) -> Trace:
+        """Play *script* in a session of its own, in a process of its own where sessions do not suffice."""
+        await self.leave()
+        if self.isolation == "process":
+            await self._restart()
+        await self.bring_back()
+        return await self._play(script)
+
+    async def play_local(self, script: Script, *, width: int | None = None) -> Trace:
+        """Play *script* on *width* lanes of the env itself in this process; as many as the target has by default."""
+        source = self._target.source
+        if source is None:
+            raise ValueError(f"{self._target.name} cannot be opened in this process")
+        lanes = width or script.lanes
+        if self.isolation != "shared":
+            await self._drop_local(lanes)
+        if lanes not in self._local:
+            self._local[lanes] = await self._opened(open_local_env(source, lanes=lanes, where="thread"))
+        session = self._local[lanes]
+        facts = attrs.evolve(self._facts, contract=session.env.contract, subset_step=session.env.subset_step)
+        sound = False
+        try:
+            trace = await play(session.env, script, facts, ids=session.ids, step_timeout=self._step_timeout)
+            sound = trace.lost is None
+        finally:
+            if not sound:
+                await self._drop_local(lanes)
+        return trace
+
+    async def bring_back(self) -> None:
+        """See to it that there is a session; raises :exc:`TargetLost`."""
+        if self._session is None:
+            await self.leave()
+            self._session = await self._reopened()
+            self.coverage.sessions += 1
+
+    async def _play(self, script: Script) -> Trace:
+        session = self._session
+        assert session is not None
+        self.last_script = script
+        answered = False
+        try:
+            trace = await play(
+                session.env,
+                script,
+                self._facts,
+                ids=session.ids,
+                step_timeout=self._step_timeout,
+                on_ask=self._note_ask,
+            )
+            answered = True
+        finally:
+            if not answered:
+                # The server may still be at an op that nobody waits for: what follows gets a session of its own.
+                self._abandon()
+        self._asked = math.inf
+        self.coverage.note(trace)
+        self.on_trace(trace)
+        if trace.lost is not None:
+            await self._mind_loss(trace, trace.lost)
+        else:
+            self._hangs = 0
+        return trace
+
+    async def _mind_loss(self, trace: Trace, lost: Refusal) -> None:
+        await self.leave()
+        first_op = len(trace.answers) == 1
+        self._hangs = self._hangs + 1 if lost.code == "TIMEOUT" and first_op else 0
+        if self._hangs < _HANGS_FORGIVEN:
+            return
+        if not self._target.restartable:
+            raise TargetLost(f"{self._target.name} hangs: {lost.message}, {self._hangs} sessions in a row")
+        await self._restart()
+
+    def _note_ask(self) -> None:
+        self._asked = trio.current_time()
+
+    def _abandon(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.leave.set()
+            self._leaving = session
+
+    async def _drop_local(self, lanes: int) -> None:
+        session = self._local.pop(lanes, None)
+        if session is not None:
+            session.leave.set()
+            with trio.CancelScope(shield=True):
+                await session.left.wait()
+
+    async def _restart(self) -> None:
+        await self.leave()
+        try:
+            await self._target.restart()
+        except SessionError as failure:
+            raise TargetLost(f"{self._target.name} could not be started again: {failure}") from failure
+        self.coverage.restarts += 1
+        self._hangs = 0
+
+    async def _reopened(self) -> _Session:
+        if self._target.ended:
+            await self._restart()
+        until = trio.current_time() + PATIENCE
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self._opened(self._target.connect(PATIENCE))
+            except SessionError as failure:
+                if trio.current_time() + pause < until and not self._target.ended:
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    continue
+                if not self._target.restartable:
+                    raise TargetLost(f"{self._target.name} did not come back: {failure}") from failure
+            await self._restart()
+            try:
+                return await self._opened(self._target.connect(PATIENCE))
+            except SessionError as failure:
+                raise TargetLost(f"{self._target.name} was started again, in vain: {failure}") from failure
+
+    async def _opened(self, opening: AbstractAsyncContextManager[OpenEnv]) -> _Session:
+        return await self._nursery.start(_hold, opening)
+
+
+async def _hold(opening: AbstractAsyncContextManager[OpenEnv], task_status: trio.TaskStatus[_Session]) -> None:
+    """Hold an env open until its session is to be left."""
+    session: _Session | None = None
+    try:
+        async with opening as env:
+            session = _Session(env)
+            task_status.started(session)
+            await session.leave.wait()
+    except SessionError:
+        if session is None:
+            raise
+    finally:
+        if session is not None:
+            session.left.set()
+
+
+@asynccontextmanager
+async def open_lab(target: Target, facts: Facts, *, step_timeout: float) -> AsyncGenerator[TargetLab]:
+    """The lab of *target*, which is running. Its sessions are closed at the end of the block."""
+    async with trio.open_nursery() as nursery:
+        yield TargetLab(target, facts, nursery, step_timeout=step_timeout)
+        nursery.cancel_scope.cancel(reason="the lab is closed")
+
+
+class SeenLab:
+    """A lab that has played one script already, and gives its trace to every judge that asks for it."""
+
+    def __init__(self, lab: TargetLab, trace: Trace) -> None:
+        self._lab = lab
+        self._trace = trace
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lab, name)
+
+    async def play(self, script: Script) -> Trace:
+        """The trace of the script that was played, or that of another one, played now."""
+        if script is not self._trace.script:
+            return await self._lab.play(script)
+        await trio.lowlevel.checkpoint()
+        return self._trace
