@@ -101,7 +101,6 @@ def scripts(
     ``unseeded`` resets without seeds, ``partial`` resets of some lanes, ``pauses`` waits.
     """
     lanes = facts.contract.num_envs
-    step = st.tuples(_choices(lanes), st.integers(1, max(1, steps // 4)))
     others: list[SearchStrategy[_Part]] = []
     if reseed:
         others.append(resets(facts))
@@ -111,7 +110,9 @@ def scripts(
         others.append(_partial_resets(lanes))
     if pauses:
         others.append(waits())
-    parts = st.one_of([step] * (1 + 2 * len(others)) + others)
+    # Equal branches count once, so that each is made anew.
+    stretches = [_stretches(lanes, max(1, steps // 4)) for _ in range(1 + 2 * len(others))]
+    parts = st.one_of([*stretches, *others])
 
     def assembled(first: Reset | None, pool: tuple[Row, ...], drawn: Sequence[_Part]) -> Script:
         ops = _ops(drawn, pool, steps)
@@ -124,6 +125,10 @@ def scripts(
 
 _Choice = tuple[int, ...]
 _Part = tuple[_Choice, int] | Reset | Wait
+
+
+def _stretches(lanes: int, longest: int) -> SearchStrategy[_Part]:
+    return st.tuples(_choices(lanes), st.integers(1, longest))
 
 
 def _choices(lanes: int) -> SearchStrategy[_Choice]:
