@@ -110,9 +110,9 @@ def scripts(
         others.append(_partial_resets(lanes))
     if pauses:
         others.append(waits())
-    # Equal branches count once, so that each is made anew.
-    stretches = [_stretches(lanes, max(1, steps // 4)) for _ in range(1 + 2 * len(others))]
-    parts = st.one_of([*stretches, *others])
+    # Equal branches of a one_of count once; those of sampled_from have their weight.
+    kinds = [_stretches(lanes, max(1, steps // 4))] * (1 + 2 * len(others)) + others
+    parts = st.sampled_from(kinds).flatmap(lambda kind: kind)
 
     def assembled(first: Reset | None, pool: tuple[Row, ...], drawn: Sequence[_Part]) -> Script:
         ops = _ops(drawn, pool, steps)
