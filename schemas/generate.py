@@ -1,4 +1,8 @@
-"""Generate `rlmesh_trio/wire/pb/` and `schemas/rlmesh.binpb` from the .proto files; `--check` only compares."""
+"""Generate from the .proto files what is made of them; `--check` only compares.
+
+That is `rlmesh_trio/wire/pb/`, `schemas/rlmesh.binpb`, and for recordings, which carry the schema they are written in,
+`rlmesh_trio/replay/recording.binpb`.
+"""
 
 import argparse
 import shutil
@@ -10,6 +14,8 @@ from pathlib import Path
 SCHEMAS = Path(__file__).resolve().parent
 PACKAGE = SCHEMAS.parent / "rlmesh_trio" / "wire" / "pb"
 DESCRIPTORS = SCHEMAS / "rlmesh.binpb"
+RECORDING = SCHEMAS.parent / "rlmesh_trio" / "replay" / "recording.binpb"
+RECORDING_SCHEMA = "rlmesh_trio/recording/v1/recording.proto"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,42 +24,48 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a generated file is out of date")
     check = parser.parse_args(arguments).check
     with tempfile.TemporaryDirectory() as scratch:
-        package, descriptors = Path(scratch, "pb"), Path(scratch, DESCRIPTORS.name)
+        package = Path(scratch, "pb")
         package.mkdir()
-        run_protoc(package, descriptors)
+        descriptors = {DESCRIPTORS: Path(scratch, DESCRIPTORS.name), RECORDING: Path(scratch, RECORDING.name)}
+        generate(package, descriptors)
         if check:
             return report_differences(package, descriptors)
         shutil.rmtree(PACKAGE, ignore_errors=True)
         shutil.copytree(package, PACKAGE)
-        shutil.copyfile(descriptors, DESCRIPTORS)
+        for committed, fresh in descriptors.items():
+            shutil.copyfile(fresh, committed)
     return 0
 
 
-def run_protoc(package: Path, descriptors: Path) -> None:
-    """Compile every schema into *package* and *descriptors*; exit with a clear line when a tool is missing or fails."""
+def generate(package: Path, descriptors: dict[Path, Path]) -> None:
+    """Compile every schema into *package*, and descriptors of all and of a recording's into their files."""
     plugin = Path(sys.executable).with_name("protoc-gen-python_betterproto")
     if not plugin.exists():
         raise SystemExit(f"{plugin} is missing: install the project's dev extra into this environment")
     sources = sorted(str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.proto"))
-    command = [
-        *(sys.executable, "-m", "grpc_tools.protoc"),
-        f"--proto_path={SCHEMAS}",
+    run_protoc(
         f"--plugin=protoc-gen-python_betterproto={plugin}",
         f"--python_betterproto_out={package}",
         "--include_imports",
-        f"--descriptor_set_out={descriptors}",
+        f"--descriptor_set_out={descriptors[DESCRIPTORS]}",
         *sources,
-    ]
+    )
+    run_protoc("--include_imports", f"--descriptor_set_out={descriptors[RECORDING]}", RECORDING_SCHEMA)
+
+
+def run_protoc(*arguments: str) -> None:
+    """Run the compiler over the schemas; exit with its own words when it fails."""
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SCHEMAS}", *arguments]
     done = subprocess.run(command, cwd=SCHEMAS, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"protoc failed:\n{done.stderr.strip()}")
 
 
-def report_differences(package: Path, descriptors: Path) -> int:
+def report_differences(package: Path, descriptors: dict[Path, Path]) -> int:
     """Compare the fresh files with the committed ones; 1 when any differs, is missing or is left over."""
     fresh = {PACKAGE / path.relative_to(package): path.read_bytes() for path in package.rglob("*.py")}
-    fresh[DESCRIPTORS] = descriptors.read_bytes()
-    committed = {*PACKAGE.rglob("*.py"), DESCRIPTORS}
+    fresh |= {committed: path.read_bytes() for committed, path in descriptors.items()}
+    committed = {*PACKAGE.rglob("*.py"), *descriptors}
     stale = [
         path for path in sorted(committed | fresh.keys()) if not path.exists() or path.read_bytes() != fresh.get(path)
     ]

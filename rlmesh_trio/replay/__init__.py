@@ -1,0 +1,45 @@
+"""Recordings of runs: writing, reading, checking and comparing them. Needs the extra ``mcap``."""
+
+from rlmesh_trio.replay.canon import canon
+from rlmesh_trio.replay.digests import SESSION_ENTRIES, Digester
+from rlmesh_trio.replay.errors import RecordingError
+from rlmesh_trio.replay.reader import Recording, open_recording
+from rlmesh_trio.replay.records import (
+    Batch,
+    BatchRow,
+    Decision,
+    Episode,
+    EpisodeEntry,
+    Footer,
+    Header,
+    Kept,
+    Mishap,
+    Tick,
+)
+from rlmesh_trio.replay.rows import Row
+from rlmesh_trio.replay.verify import Verification, repair, verify
+from rlmesh_trio.replay.writer import RecordingWriter
+
+__all__ = (
+    "SESSION_ENTRIES",
+    "Batch",
+    "BatchRow",
+    "Decision",
+    "Digester",
+    "Episode",
+    "EpisodeEntry",
+    "Footer",
+    "Header",
+    "Kept",
+    "Mishap",
+    "Recording",
+    "RecordingError",
+    "RecordingWriter",
+    "Row",
+    "Tick",
+    "Verification",
+    "canon",
+    "open_recording",
+    "repair",
+    "verify",
+)

@@ -1,0 +1,257 @@
+"""Ticks as bytes: our message around the wire's own request and answer. On the step path, so written by hand. Pure."""
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Final
+
+from rlmesh_trio.errors import EndpointError, ProtocolError
+from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Leaves, Metadata, ResetRequest, StepTarget
+from rlmesh_trio.replay.records import Tick
+from rlmesh_trio.spaces.metadata import plain_metadata
+from rlmesh_trio.wire.fields import (
+    READ_FAULTS,
+    TRUNCATED,
+    encode_int64,
+    encode_text,
+    encode_varint,
+    length_prefixed,
+    malformed,
+    read_int64,
+    read_uint32,
+    read_varint,
+    skip_field,
+)
+from rlmesh_trio.wire.hot_env import decode_env_join, encode_reset, encode_step
+from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
+from rlmesh_trio.wire.space_value import encode_leaves, read_leaves
+
+__all__ = ("decode_tick", "encode_infos", "encode_tick")
+
+_NOBODY: Final = StepTarget(0, (), ())
+_ERROR_CODES: Final[Mapping[str, int]] = {
+    "TIMEOUT": 1,
+    "INVALID_ACTION": 2,
+    "NOT_READY": 3,
+    "BUSY": 4,
+    "UNSUPPORTED": 5,
+    "INTERNAL": 10,
+    "CRASHED": 11,
+    "CANCELLED": 12,
+    "CLOSED": 13,
+}
+_pack_double: Final = Struct("<d").pack
+
+
+def encode_tick(tick: Tick, *, full: bool) -> bytes:
+    """Write *tick*; unless *full* without step target, observation, infos and completed episodes.
+
+    When an episode ended is noted nowhere, so that equal runs make equal ticks. Raises what encoding a request raises.
+    """
+    if tick.reset is not None:
+        request = encode_reset("", tick.reset)
+    else:
+        request = encode_step("", tick.action, (tick.target if full else None) or _NOBODY)
+    parts = [b"\x08", encode_varint(tick.number), b"\x12", _packed(tick.lanes)]
+    if tick.episodes:
+        parts += (b"\x1a", _packed(tick.episodes))
+    if tick.begins:
+        parts += (b"\x22", _packed(tick.begins))
+    parts += (b"\x2a", encode_varint(len(request)), request)
+    if tick.reply is not None:
+        answer = _encode_reply(tick.reply, is_reset=tick.reset is not None, full=full)
+        parts += (b"\x32", encode_varint(len(answer)), answer)
+    elif tick.error is not None:
+        parts.append(length_prefixed(b"\x32", _encode_error(tick.error)))
+    if tick.observation_digests:
+        parts += (b"\x3a", encode_varint(len(tick.observation_digests)), tick.observation_digests)
+    if tick.info_digests:
+        parts += (b"\x42", encode_varint(len(tick.info_digests)), tick.info_digests)
+    if tick.error is not None:
+        parts.append(encode_text(b"\x4a", tick.error.code))
+    return b"".join(parts)
+
+
+def _packed(numbers: Iterable[int]) -> bytes:
+    body = b"".join([encode_varint(number) for number in numbers])
+    return encode_varint(len(body)) + body
+
+
+def _encode_reply(reply: EnvReply, *, is_reset: bool, full: bool) -> bytes:
+    pieces: list[Leaf] = []
+    if full and reply.observation is not None:
+        pieces += encode_leaves(b"\x0a", reply.observation)[0]
+    if is_reset:
+        if full and reply.infos is not None:
+            pieces.append(length_prefixed(b"\x12", encode_infos(reply.infos)))
+        return length_prefixed(b"\x0a", b"".join(pieces))
+    if reply.rewards:
+        body = b"".join(map(_pack_double, reply.rewards))
+        pieces += (b"\x12", encode_varint(len(body)), body)
+    for tag, mask in ((b"\x1a", reply.terminated_mask), (b"\x22", reply.truncated_mask)):
+        if mask:
+            pieces += (tag, encode_varint(len(mask)), mask)
+    if full:
+        if reply.infos is not None:
+            pieces.append(length_prefixed(b"\x2a", encode_infos(reply.infos)))
+        pieces += [length_prefixed(b"\x32", _encode_record(record)) for record in reply.completed]
+        if reply.env_indices:
+            pieces += (b"\x3a", _packed(reply.env_indices))
+    return length_prefixed(b"\x12", b"".join(pieces))
+
+
+def encode_infos(infos: Metadata) -> bytes:
+    """The infos' bytes: those that came, or the plain form of what an env in this process told."""
+    return infos.encoded if isinstance(infos, LazyMetadata) else encode_metadata(plain_metadata(infos))
+
+
+def _encode_record(record: EpisodeRecord) -> bytes:
+    parts = [encode_text(b"\x0a", record.episode_id)]
+    if record.seed is not None:
+        parts.append(b"\x10" + encode_int64(record.seed))
+    for tag, number in ((b"\x18", record.env_index), (b"\x20", record.step_count)):
+        if number:
+            parts.append(tag + encode_int64(number))
+    parts.append(b"\x29" + _pack_double(record.cumulative_reward))
+    for tag, flag in ((b"\x30\x01", record.terminated), (b"\x38\x01", record.truncated)):
+        if flag:
+            parts.append(tag)
+    if record.final_info is not None:
+        parts.append(length_prefixed(b"\x52", encode_infos(record.final_info)))
+    return b"".join(parts)
+
+
+def _encode_error(error: EndpointError) -> bytes:
+    code = _ERROR_CODES.get(error.code, 0)
+    message = error.message.encode(errors="replace").decode()
+    head = b"\x08" + encode_varint(code) if code else b""
+    return length_prefixed(b"\x52", head + encode_text(b"\x12", message) + (b"\x18\x01" if error.recoverable else b""))
+
+
+def decode_tick(data: bytes) -> Tick:
+    """Read a tick. Raises :exc:`~rlmesh_trio.errors.ProtocolError` for bytes that are none."""
+    try:
+        return _read_tick(data)
+    except READ_FAULTS as fault:
+        raise malformed("tick", fault) from None
+
+
+def _read_tick(data: bytes) -> Tick:
+    tick = Tick(number=0, lanes=())
+    answer, error_code = None, ""
+    pos, end = 0, len(data)
+    while pos < end:
+        tag, pos = read_uint32(data, pos)
+        if tag == 0x08:
+            tick.number, pos = read_varint(data, pos)
+            continue
+        if tag & 7 != 2:
+            pos = skip_field(data, tag, pos)
+            continue
+        size, pos = read_uint32(data, pos)
+        stop = pos + size
+        match tag:
+            case 0x12:
+                tick.lanes = _read_numbers(data, pos, stop)
+            case 0x1A:
+                tick.episodes = _read_numbers(data, pos, stop)
+            case 0x22:
+                tick.begins = _read_numbers(data, pos, stop)
+            case 0x2A:
+                _read_request(tick, data, pos, stop)
+            case 0x32:
+                answer = data[pos:stop]
+            case 0x3A:
+                tick.observation_digests = data[pos:stop]
+            case 0x42:
+                tick.info_digests = data[pos:stop]
+            case 0x4A:
+                error_code = data[pos:stop].decode()
+            case _:
+                pass
+        pos = stop
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
+    if answer is not None:
+        _, _, held = decode_env_join(answer)
+        if isinstance(held, EnvReply):
+            tick.reply = held
+        elif isinstance(held, EndpointError):
+            tick.error = EndpointError(error_code, held.message, held.recoverable)
+        else:
+            raise ProtocolError("it holds an answer to no reset and no step")
+    return tick
+
+
+def _read_numbers(data: bytes, pos: int, end: int) -> tuple[int, ...]:
+    numbers: list[int] = []
+    while pos < end:
+        number, pos = read_varint(data, pos)
+        numbers.append(number)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
+    return tuple(numbers)
+
+
+def _read_request(tick: Tick, data: bytes, pos: int, end: int) -> None:
+    while pos < end:
+        tag, pos = read_uint32(data, pos)
+        start, pos = pos, skip_field(data, tag, pos)
+        if tag in (0x0A, 0x12):
+            _, start = read_uint32(data, start)
+            if tag == 0x0A:
+                tick.reset = _read_reset(data, start, pos)
+            else:
+                tick.action, tick.target = _read_step(data, start, pos)
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
+
+
+def _read_reset(data: bytes, pos: int, end: int) -> ResetRequest:
+    seeds: list[int] = []
+    options: Metadata | None = None
+    timeout_ms = 0
+    lanes: tuple[int, ...] = ()
+    ids: list[str] = []
+    while pos < end:
+        tag, pos = read_uint32(data, pos)
+        start, pos = pos, skip_field(data, tag, pos)
+        if tag == 0x18:
+            timeout_ms, _ = read_varint(data, start)
+        elif tag & 7 == 2:
+            _, start = read_uint32(data, start)
+            if tag == 0x0A:
+                while start < pos:
+                    seed, start = read_int64(data, start)
+                    seeds.append(seed)
+            elif tag == 0x12:
+                options = LazyMetadata(data[start:pos])
+            elif tag == 0x22:
+                lanes = _read_numbers(data, start, pos)
+            elif tag == 0x2A:
+                ids.append(data[start:pos].decode())
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
+    return ResetRequest(tuple(seeds), options, timeout_ms, lanes, tuple(ids))
+
+
+def _read_step(data: bytes, pos: int, end: int) -> tuple[Leaves, StepTarget]:
+    action: Leaves = ()
+    timeout_ms = 0
+    lanes: tuple[int, ...] = ()
+    ids: list[str] = []
+    while pos < end:
+        tag, pos = read_uint32(data, pos)
+        start, pos = pos, skip_field(data, tag, pos)
+        if tag == 0x10:
+            timeout_ms, _ = read_varint(data, start)
+        elif tag & 7 == 2:
+            _, start = read_uint32(data, start)
+            if tag == 0x0A:
+                action = read_leaves(data, start, pos)
+            elif tag == 0x1A:
+                lanes = _read_numbers(data, start, pos)
+            elif tag == 0x22:
+                ids.append(data[start:pos].decode())
+    if pos != end:
+        raise ProtocolError(TRUNCATED)
+    return action, StepTarget(timeout_ms, lanes, tuple(ids))

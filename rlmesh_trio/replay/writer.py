@@ -1,0 +1,253 @@
+"""Writes a recording: an MCAP file that holds what was recorded up to its last whole chunk, however the process ends.
+
+Nothing in the file comes from a clock, save what decisions say: the same records make the same bytes, unless chunks are
+also closed by time.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
+
+import attrs
+
+from rlmesh_trio.errors import EndpointError
+from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
+from rlmesh_trio.observers.extras import load_extra
+from rlmesh_trio.replay.digests import Digester
+from rlmesh_trio.replay.errors import RecordingError
+from rlmesh_trio.replay.ledger import Ledger
+from rlmesh_trio.replay.message_codec import encode_decision, encode_episode, encode_footer, encode_header
+from rlmesh_trio.replay.records import (
+    CHANNELS,
+    PROFILE,
+    Batch,
+    Decision,
+    EndKind,
+    Episode,
+    Footer,
+    Header,
+    Mishap,
+    Tick,
+    parse_level,
+)
+from rlmesh_trio.replay.tick_codec import encode_tick
+
+if TYPE_CHECKING:
+    from mcap.writer import Writer
+
+__all__ = ("RecordingWriter",)
+
+_CHUNK_BYTES: Final = 256 * 1024
+_CHUNK_TICKS: Final = 512
+
+
+class RecordingWriter:
+    """Writes the recording of *header* to *path*, over whatever is there; a context manager that finishes it.
+
+    *level* is ``digest`` (actions, digests, rewards, flags), ``full`` (observations, infos and episode records too) or
+    ``ring=K`` (of an episode that ends in an error its last K observations). A chunk is on its way to the disk after
+    256 KiB, after *chunk_ticks* ticks, and with *chunk_seconds* at the first tick that long after the one before.
+
+    Every call is short and waits for nothing but the disk. Raises :exc:`RecordingError` when the file cannot be
+    written, :exc:`InvalidSpec` for a level that is none, and ``MissingExtra`` without the extra ``mcap``.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        header: Header,
+        level: str | None = None,
+        *,
+        chunk_ticks: int = _CHUNK_TICKS,
+        chunk_seconds: float | None = None,
+    ) -> None:
+        if level is not None:
+            name, ring = parse_level(level)
+            header = attrs.evolve(header, level=name, ring=ring)
+        self.path = os.fspath(path)
+        self.header = header
+        contract = header.contract
+        self._lanes = tuple(range(contract.num_envs))
+        self._digester = Digester(contract.observation_space, contract.action_space, header.ignored_infos)
+        self._ledger = Ledger(header, self._digester)
+        self._full = header.level == "full"
+        self._chunk_ticks = chunk_ticks
+        self._chunk_seconds = chunk_seconds
+        self._unflushed = 0
+        self._flushed_at = time.monotonic()
+        library = load_extra("mcap.writer", extra="mcap", wanted_by="a recording")
+        load_extra("zstandard", extra="mcap", wanted_by="a recording")
+        try:
+            self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115 - closed by close
+            self._mcap: Writer = library.Writer(self._file, chunk_size=_CHUNK_BYTES, enable_data_crcs=True)
+            self._channels = self._begin()
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def _begin(self) -> dict[str, int]:
+        mcap = self._mcap
+        mcap.start(PROFILE, "rlmesh_trio")
+        described = files("rlmesh_trio.replay").joinpath("recording.binpb").read_bytes()
+        channels: dict[str, int] = {}
+        for topic, message in CHANNELS.items():
+            schema = mcap.register_schema(f"{PROFILE}.{message}", "protobuf", described)
+            channels[topic] = mcap.register_channel(topic, "protobuf", schema)
+        header = encode_header(self.header, self._digester.digest(self.header.contract.encoded_spec))
+        mcap.add_message(channels["/run"], 0, header, 0)
+        mcap.flush()
+        return channels
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._file.closed:
+            self.finish()
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks were recorded."""
+        return self._ledger.ticks
+
+    def record_reset(
+        self,
+        request: ResetRequest,
+        answer: EnvReply | EndpointError | None,
+        begins: Sequence[int] = (),
+    ) -> None:
+        """Record one reset and its *answer*, ``None`` if it never came.
+
+        *begins* has the ordinal of the episode that begins on each lane, 0 for one that does not count.
+        """
+        tick = Tick(
+            number=self._ledger.ticks + 1,
+            lanes=request.env_indices or self._lanes,
+            begins=tuple(begins) if any(begins) else (),
+            reset=request,
+        )
+        self._record(tick, answer)
+
+    def record_step(
+        self,
+        action: Leaves,
+        answer: EnvReply | EndpointError | None,
+        target: StepTarget | None = None,
+        begins: Sequence[int] = (),
+    ) -> None:
+        """Record one step of the lanes *target* names, of all without one, and its *answer*.
+
+        *begins* is for lanes that restart by themselves: by lane the ordinal of the episode whose first observation the
+        answer holds, else 0. Under ``NEXT_STEP`` that is the step after an end, and its action belongs to no episode.
+        """
+        ledger = self._ledger
+        lanes = (target.env_indices if target is not None else ()) or self._lanes
+        episodes = tuple([ledger.ordinal_on(lane) for lane in lanes])
+        tick = Tick(
+            number=ledger.ticks + 1,
+            lanes=lanes,
+            episodes=episodes if any(episodes) else (),
+            begins=tuple(begins) if any(begins) else (),
+            action=action,
+            target=target,
+        )
+        self._record(tick, answer)
+
+    def _record(self, tick: Tick, answer: EnvReply | EndpointError | None) -> None:
+        if isinstance(answer, EnvReply):
+            tick.reply = answer
+            rows = len(tick.lanes)
+            tick.observation_digests = self._digester.observation_rows(answer.observation, rows)
+            tick.info_digests = self._digester.info_rows(answer.infos, rows)
+        else:
+            tick.error = answer
+        self._episodes(self._write(tick))
+
+    def record_end(self, lane: int, ordinal: int, end: EndKind) -> None:
+        """Record that the driver ended an episode: nothing, if it has ended."""
+        self._episodes(self._ledger.end(lane, ordinal, end))
+
+    def record_decision(self, unix_ns: int, what: Batch | Mishap) -> None:
+        """Record something equal runs may do differently."""
+        decision = Decision(self._ledger.ticks, unix_ns, what)
+        self._add("/decision", encode_decision(decision))
+
+    def copy(self, entries: Iterable[Tick | Episode | Decision]) -> None:
+        """Record what was recorded before, the first tick being the next in number. Recording can go on after it.
+
+        Digests are taken as they are. Ends of episodes that the ticks amount to and no entry tells of are added.
+        """
+        untold: list[Episode] = []
+        for entry in entries:
+            match entry:
+                case Tick():
+                    self._episodes(untold)
+                    untold = self._write(entry)
+                case Episode(ordinal=ordinal):
+                    untold = [episode for episode in untold if episode.ordinal != ordinal]
+                    self._ledger.end(entry.lane, ordinal, entry.end)
+                    self._episodes((entry,))
+                case Decision():
+                    self._add("/decision", encode_decision(entry))
+        self._episodes(untold)
+
+    def _write(self, tick: Tick) -> list[Episode]:
+        """Write *tick*; the episodes it ends, still to be written."""
+        encoded = encode_tick(tick, full=self._full)
+        ended = self._ledger.take(tick)
+        self._add("/tick", encoded)
+        self._unflushed += 1
+        seconds = self._chunk_seconds
+        if self._unflushed >= self._chunk_ticks or (
+            seconds is not None and time.monotonic() - self._flushed_at >= seconds
+        ):
+            self.flush()
+        return ended
+
+    def _episodes(self, ended: Sequence[Episode]) -> None:
+        for episode in ended:
+            self._add("/episode", encode_episode(episode))
+
+    def _add(self, topic: str, data: bytes) -> None:
+        tick = self._ledger.ticks
+        try:
+            self._mcap.add_message(self._channels[topic], tick, data, tick)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def flush(self) -> None:
+        """End the chunk: what was recorded so far survives the process."""
+        self._unflushed = 0
+        self._flushed_at = time.monotonic()
+        try:
+            self._mcap.flush()
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def finish(self) -> Footer:
+        """End the episodes still under way, write the roots and the index, and close the file."""
+        self._episodes(self._ledger.finish())
+        footer = self._ledger.footer()
+        try:
+            self._add("/run", encode_footer(footer))
+            self._mcap.finish()
+            self._file.close()
+        except OSError as error:
+            raise self._refusal(error) from error
+        finally:
+            self.close()
+        return footer
+
+    def close(self) -> None:
+        """Close the file as it is, as a killed process would."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: OSError) -> RecordingError:
+        return RecordingError(self.path, f"it cannot be written: {error.strerror or error}")
