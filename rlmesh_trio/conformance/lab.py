@@ -182,6 +182,7 @@ class TargetLab:
                 # The server may still be at an op that nobody waits for: what follows gets a session of its own.
                 self._abandon()
         self._asked = math.inf
+        self.last_script = trace.script
         self.coverage.note(trace)
         self.on_trace(trace)
         if trace.lost is not None:

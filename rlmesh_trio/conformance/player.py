@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.scripts import Reset, Row, Script, Step, Wait
+from rlmesh_trio.conformance.scripts import Op, Reset, Row, Script, Step, Wait
 from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
 from rlmesh_trio.contract import AutoresetMode
 from rlmesh_trio.endpoints.env import Env
@@ -20,7 +20,7 @@ from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaves, Metadata, Rese
 from rlmesh_trio.spaces import SpaceCodec, codec_for
 from rlmesh_trio.spaces.metadata import plain_metadata
 
-__all__ = ("MARGIN", "EpisodeIds", "play")
+__all__ = ("MARGIN", "EpisodeIds", "improvise", "play")
 
 MARGIN = 1.0
 """How much longer than its limit an answer is waited for, in seconds: a server may answer that it ran out of time."""
@@ -63,33 +63,55 @@ async def play(
     """
     if script.lanes != facts.contract.num_envs:
         raise ValueError(f"a script of {script.lanes} lanes cannot be played on {facts.contract.num_envs}")
-    player = _Player(env, script, facts, ids, step_timeout)
+    ops = iter(script.ops)
+    trace = await improvise(env, lambda _: next(ops, None), facts, ids=ids, step_timeout=step_timeout, on_ask=on_ask)
+    return attrs.evolve(trace, script=script)
+
+
+async def improvise(
+    env: Env,
+    choose: Callable[[Answer | None], Op | None],
+    facts: Facts,
+    *,
+    ids: EpisodeIds,
+    step_timeout: float,
+    on_ask: Callable[[], None] = _nothing,
+) -> Trace:
+    """As :func:`play`, but each op is chosen when it is due: *choose* gets the last answer and ends by ``None``.
+
+    The trace's script is what was chosen.
+    """
+    player = _Player(env, facts, ids, step_timeout)
+    ops: list[Op] = []
     answers: list[Answer] = []
-    for place, op in enumerate(script.ops):
+    lost: Refusal | None = None
+    while lost is None and (op := choose(answers[-1] if answers else None)) is not None:
+        place = len(ops)
+        ops.append(op)
         if isinstance(op, Wait):
             await trio.sleep(op.seconds)
             continue
         on_ask()
         answer = await player.answer(place, op)
         answers.append(answer)
-        refusal = answer.refusal
-        if refusal is not None and not refusal.recoverable:
-            return Trace(script, tuple(answers), lost=refusal)
-    return Trace(script, tuple(answers))
+        if answer.refusal is not None and not answer.refusal.recoverable:
+            lost = answer.refusal
+    return Trace(Script(facts.contract.num_envs, tuple(ops)), tuple(answers), lost)
 
 
 class _Player:
     """One play: the episode each lane is in, and how requests are made and answers kept."""
 
-    def __init__(self, env: Env, script: Script, facts: Facts, ids: EpisodeIds, step_timeout: float) -> None:
+    def __init__(self, env: Env, facts: Facts, ids: EpisodeIds, step_timeout: float) -> None:
+        lanes = facts.contract.num_envs
         self._env = env
-        self._script = script
+        self._lanes = tuple(range(lanes))
         self._ids = ids
         self._limit = step_timeout
         self._options = dict(facts.options)
-        self._episodes = [""] * script.lanes
+        self._episodes = [""] * lanes
         self._restarts = facts.contract.autoreset_mode in _RESTARTING
-        self._ended = [False] * script.lanes
+        self._ended = [False] * lanes
         self._actions, self._observations = (
             None if space is None else codec_for(space)
             for space in (facts.contract.action_space, facts.contract.observation_space)
@@ -97,7 +119,7 @@ class _Player:
 
     async def answer(self, place: int, op: Reset | Step) -> Answer:
         """Ask for *op*, which stands at *place*, and keep the answer."""
-        lanes = self._script.lanes_of(op)
+        lanes = op.lanes or self._lanes
         ids = self._ids_for(op, lanes)
         started = trio.current_time()
         reply, refusal = await self._ask(op, ids)

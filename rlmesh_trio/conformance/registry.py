@@ -49,6 +49,11 @@ class Facts:
     allow_shutdown: bool = False
     told: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
+    @property
+    def served(self) -> bool:
+        """Whether there is a server to talk to; an env opened in this process only has none."""
+        return self.factory or not self.local
+
 
 class Lab(Protocol):
     """What a judge works with. Each play starts where the isolation in force says; every wait in it has a deadline."""

@@ -27,6 +27,16 @@ __all__ = ("Broken", "Search", "tries_for")
 Attempt = Callable[[Any], Awaitable[Evidence | None]]
 """Asks the judge about one case, once."""
 
+# An env may be slow, and a space large: neither is a mistake of the check's.
+_UNHEALTHY = (
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.large_base_example,
+    HealthCheck.nested_given,
+    HealthCheck.differing_executors,
+    HealthCheck.function_scoped_fixture,
+)
 _FEWEST_TRIES = 2
 _MOST_TRIES = 20
 _DOUBT = 0.01
@@ -65,8 +75,7 @@ class Search:
     """One check's search.
 
     *name* tells its cases apart in the database and seeds it. *attempt* is asked in the task that awaits :meth:`run`;
-    *climbed* takes what the judge told it to maximise. *counts* says whether evidence is a failure to be made small
-    (other evidence is the caller's). ``best`` is the smallest broken case, ``examples`` how many cases were tried,
+    evidence from it is a failure to be made small. *climbed* takes what the judge told it to maximise. ``best`` is the smallest broken case, ``examples`` how many cases were tried,
     ``shrinking_since`` when the first one broke.
     """
 
@@ -74,7 +83,6 @@ class Search:
     settings: Settings
     attempt: Attempt
     climbed: Callable[[], dict[str, float]]
-    counts: Callable[[Evidence], bool]
     on_broken: Callable[[Any, Evidence, bool], None]
     best: Broken | None = None
     examples: int = 0
@@ -155,7 +163,7 @@ class Search:
         tries = 1 if self.best is None else tries_for(self._broke / self._tried)
         for number in range(1, tries + 1):
             evidence = await self.attempt(case)
-            if evidence is None or not self.counts(evidence):
+            if evidence is None:
                 continue
             first = self.best is None
             self._broke += 1
@@ -169,9 +177,8 @@ class Search:
     async def _estimate(self, case: Any) -> None:
         """Try the first broken *case* again, to know how reliably it breaks."""
         for _ in range(_FIRST_TRIES - 1):
-            evidence = await self.attempt(case)
+            self._broke += await self.attempt(case) is not None
             self._tried += 1
-            self._broke += evidence is not None and self.counts(evidence)
 
     def _keep(self, case: Any, evidence: Evidence) -> None:
         best = self.best
@@ -216,7 +223,7 @@ def _profile(settings: Settings) -> hypothesis.settings:
         print_blob=False,
         phases=[phase for phase in profile.phases if phase in wanted and (settings.shrink or phase != Phase.shrink)],
         verbosity=Verbosity.quiet if profile.verbosity == Verbosity.normal else profile.verbosity,
-        suppress_health_check=[HealthCheck[name] for name in HealthCheck.__members__],
+        suppress_health_check=_UNHEALTHY,
     )
 
 

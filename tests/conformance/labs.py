@@ -60,7 +60,6 @@ async def broken_by(
             settings=Settings(seed=seed),
             attempt=lambda case: asked.judge(lab, case),
             climbed=lab.take_climbed,
-            counts=lambda _: True,
             on_broken=lambda case, evidence, shrinking: None,
         )
         ends = trio.current_time() + _ENDS
