@@ -16,7 +16,7 @@ from rlmesh_trio.spaces import contract_from_wire
 from rlmesh_trio.spec import EnvContract, Limits, PeerCeiling
 from rlmesh_trio.transport.address import parse_address
 from rlmesh_trio.transport.channel import Channel, open_channel
-from rlmesh_trio.transport.handshake import Agreement, PeerInfo, agree, introduce
+from rlmesh_trio.transport.handshake import NAMED_RESETS, SUBSET_STEP, Agreement, PeerInfo, agree, introduce
 from rlmesh_trio.transport.join import JoinStream
 from rlmesh_trio.wire.hot_env import EnvAnswer, EnvArm, decode_env_join, encode_reset, encode_step
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
@@ -91,7 +91,8 @@ class ServedEnv:
         self.supported_editions = agreement.supported_editions
         self.capabilities: Mapping[str, str] = agreement.capabilities
         self.peer_info: PeerInfo = agreement.peer_info
-        self.subset_step = agreement.can("subset_step")
+        self.subset_step = agreement.can(SUBSET_STEP)
+        self.resets_named_lanes = agreement.can(NAMED_RESETS)
         self.ceiling: PeerCeiling | None = PeerCeiling(self.edition, capabilities=self.capabilities)
 
 

@@ -36,8 +36,11 @@ def is_address(text: str) -> bool:
     return bool(_SCHEME.match(text) or _HOST_AND_PORT.fullmatch(text) or _SURE_HOST.match(text))
 
 
-def parse_address(text: str) -> Address:
-    """Read an address; raises :exc:`~rlmesh_trio.errors.ConnectError` that names it and the three forms."""
+def parse_address(text: str, *, any_port: bool = False) -> Address:
+    """Read an address; the port may be 0, for a server to choose it, if *any_port* is meant.
+
+    Raises :exc:`~rlmesh_trio.errors.ConnectError` that names it and the three forms.
+    """
     if text.startswith("unix://"):
         path = text.removeprefix("unix://")
         if not path.startswith("/") or path.endswith("/") or "\0" in path:
@@ -50,7 +53,7 @@ def parse_address(text: str) -> Address:
     if parts is None:
         raise _bad(text, "it is not a host and a port number; an IPv6 host stands in brackets")
     port = int(parts["port"])
-    if not 0 < port < 1 << 16:
+    if not (any_port or port) or port >= 1 << 16:
         raise _bad(text, "a port is a number from 1 to 65535")
     return Address(parts["ipv6"] or parts["host"], port)
 

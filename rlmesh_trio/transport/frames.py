@@ -19,6 +19,7 @@ __all__ = (
     "data_frames",
     "message_head",
     "one_frame",
+    "window_update",
     "window_updates",
 )
 
@@ -138,6 +139,12 @@ class FrameSplitter:
         self._give_credit = give_credit
         self.messages = MessageReader(deliver)
 
+    def release(self) -> int:
+        """Pass on the frames of the claimed stream too; how many of its bytes were not acknowledged."""
+        unacknowledged, self._unacknowledged = self._unacknowledged, 0
+        self._stream_id = -1
+        return unacknowledged
+
     def feed(self, data: bytes) -> None:
         """Take what was received next, cut anywhere."""
         at, end = 0, len(data)
@@ -205,4 +212,9 @@ def data_frames(stream_id: int, payload: memoryview, frame_size: int) -> bytes:
 
 def window_updates(stream_id: int, size: int) -> bytes:
     """The frames that let the peer send *size* bytes more, on the stream and on the connection."""
-    return _WINDOW_UPDATE.pack(0, 4, 8, 0, 0, size) + _WINDOW_UPDATE.pack(0, 4, 8, 0, stream_id, size)
+    return window_update(0, size) + window_update(stream_id, size)
+
+
+def window_update(stream_id: int, size: int) -> bytes:
+    """The frame that lets the peer send *size* bytes more on one stream, or on the connection, which is stream 0."""
+    return _WINDOW_UPDATE.pack(0, 4, 8, 0, stream_id, size)

@@ -17,9 +17,13 @@ from rlmesh_trio.transport.address import Address
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
 from rlmesh_trio.wire.strict import present
 
-__all__ = ("GENERATION", "Agreement", "PeerInfo", "agree", "introduce")
+__all__ = ("GENERATION", "NAMED_RESETS", "SUBSET_STEP", "Agreement", "PeerInfo", "agree", "introduce")
 
 GENERATION = "rlmesh-wire-v1"
+
+# What an env's server may offer: its lanes can be stepped by name; those of a vector can be reset by name.
+SUBSET_STEP = "subset_step"
+NAMED_RESETS = "rlmesh_trio.named_resets.v1"
 
 
 @attrs.frozen

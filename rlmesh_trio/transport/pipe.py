@@ -10,7 +10,10 @@ A message is written or queued whole, without awaiting: nothing can cut it.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
+from grpclib.protocol import Connection
+from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError as H2Error
 
@@ -24,17 +27,27 @@ from rlmesh_trio.transport.frames import (
     window_updates,
 )
 from rlmesh_trio.transport.link import Link
-from rlmesh_trio.transport.protocol import ClientProtocol
 
-__all__ = ("FastPipe", "Pipe", "PlainPipe", "open_pipe")
+__all__ = ("FastPipe", "Pipe", "PlainPipe", "Speaker", "open_pipe")
 
 _CHUNK = 1 << 20
+
+
+class Speaker(Protocol):
+    """What speaks HTTP/2 on a connection, for either side of it."""
+
+    h2: H2Connection
+
+    @property
+    def connection(self) -> Connection:
+        """The connection as grpclib has it."""
+        ...
 
 
 class Pipe(ABC):
     """The two directions of one stream; what comes in goes to *deliver*, message by message."""
 
-    def __init__(self, protocol: ClientProtocol, stream_id: int) -> None:
+    def __init__(self, protocol: Speaker, stream_id: int) -> None:
         self._protocol = protocol
         self._h2 = protocol.h2
         self._stream_id = stream_id
@@ -70,6 +83,11 @@ class Pipe(ABC):
             if size <= 0 < len(payload):
                 return
 
+    @property
+    def unsent(self) -> bool:
+        """Whether the peer's flow control holds something back."""
+        return bool(self._queue)
+
     def discard(self) -> None:
         """Forget what is queued: nobody will take it."""
         self._queue.clear()
@@ -98,7 +116,7 @@ class Pipe(ABC):
 class PlainPipe(Pipe):
     """All frames go through h2."""
 
-    def __init__(self, protocol: ClientProtocol, stream_id: int, deliver: Callable[[bytes], None]) -> None:
+    def __init__(self, protocol: Speaker, stream_id: int, deliver: Callable[[bytes], None]) -> None:
         super().__init__(protocol, stream_id)
         self._messages = MessageReader(deliver)
 
@@ -119,7 +137,7 @@ class FastPipe(Pipe):
     def __init__(
         self,
         link: Link,
-        protocol: ClientProtocol,
+        protocol: Speaker,
         splitter: FrameSplitter,
         stream_id: int,
         deliver: Callable[[bytes], None],
@@ -167,7 +185,7 @@ class FastPipe(Pipe):
 
 def open_pipe(
     link: Link,
-    protocol: ClientProtocol,
+    protocol: Speaker,
     splitter: FrameSplitter,
     stream_id: int,
     deliver: Callable[[bytes], None],

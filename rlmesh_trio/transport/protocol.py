@@ -31,7 +31,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 from rlmesh_trio.transport.frames import MAX_FRAME_SIZE
 from rlmesh_trio.transport.link import Link
 
-__all__ = ("PROTOCOL_ERROR", "ClientProtocol", "StreamWatcher", "keepalive")
+__all__ = ("PROTOCOL_ERROR", "ClientProtocol", "LinkConnection", "StreamWatcher", "begin_connection", "keepalive")
 
 PROTOCOL_ERROR = "protocol error: "
 
@@ -50,6 +50,13 @@ def keepalive(interval: float, limit: float) -> Configuration:
         _http2_max_pings_without_data=0,
         _http2_min_sent_ping_interval_without_data=interval / 2,
     ).__for_client__()
+
+
+def begin_connection(h2: H2Connection) -> None:
+    """Say what comes first on a connection, by either side: both windows at their largest, frames of up to 1 MiB."""
+    h2.initiate_connection()
+    h2.increment_flow_control_window(_WINDOW - _DEFAULT_WINDOW)
+    h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW, SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_SIZE})
 
 
 _CONFIGURATION = keepalive(30.0, 10.0)
@@ -86,14 +93,12 @@ class ClientProtocol(H2Protocol):
         super().__init__(self._handler, _CONFIGURATION, h2_config)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the connection, both windows at their largest, frames of up to 1 MiB."""
+        """Open the connection."""
         assert isinstance(transport, Link)
         h2 = self.h2 = H2Connection(config=self.h2_config)
-        h2.initiate_connection()
-        h2.increment_flow_control_window(_WINDOW - _DEFAULT_WINDOW)
-        h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW, SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_SIZE})
+        begin_connection(h2)
         _let_replies_outlive_goaway(h2)
-        self.connection = _Connection(h2, transport, config=self.config)
+        self.connection = LinkConnection(h2, transport, config=self.config)
         self.processor = self._events = _Events(self._handler, self.connection)
         self.connection.flush()
         self.connection.initialize()
@@ -130,7 +135,9 @@ class ClientProtocol(H2Protocol):
         self._events.watchers = {stream_id: watcher}
 
 
-class _Connection(Connection):
+class LinkConnection(Connection):
+    """A connection over a link."""
+
     def close(self) -> None:
         """Close without waiting for unsent bytes, which a peer that has stopped reading would make endless."""
         if not self.is_closing():
@@ -139,9 +146,9 @@ class _Connection(Connection):
 
 
 class _Events(EventsProcessor):
-    connection: _Connection
+    connection: LinkConnection
 
-    def __init__(self, handler: Handler, connection: _Connection) -> None:
+    def __init__(self, handler: Handler, connection: LinkConnection) -> None:
         super().__init__(handler, connection)
         self.watchers: dict[int, StreamWatcher] = {}
         self.closed_because: str | None = None

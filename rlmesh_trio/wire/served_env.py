@@ -214,8 +214,8 @@ def _read_seeds(seeds: list[int], data: bytes, pos: int, end: int) -> None:
         raise ProtocolError(TRUNCATED)
 
 
-def encode_served_step(request_id: str, reply: EnvReply, queue_ns: int, encode_ns: int) -> bytes:
-    """The join response that carries a step's *reply*; the times are added to those it has.
+def encode_served_step(request_id: str, reply: EnvReply, queue_ns: int) -> bytes:
+    """The join response that carries a step's *reply*, which had waited *queue_ns* before it ran.
 
     Raises :exc:`~rlmesh_trio.errors.SpaceError` for infos that metadata cannot hold.
     """
@@ -235,15 +235,15 @@ def encode_served_step(request_id: str, reply: EnvReply, queue_ns: int, encode_n
     if reply.env_indices:
         tail.append(_encode_lanes(b"\x3a", reply.env_indices))
     rest = b"".join(tail)
-    times = _encode_times(reply.endpoint_total_ns, reply.phases, queue_ns, encode_ns)
+    times = _encode_times(reply.endpoint_total_ns, reply.phases, queue_ns)
     return b"".join((b"\x12", encode_varint(size + len(rest)), *pieces, rest, encode_text(b"\x2a", request_id), times))
 
 
-def encode_served_reset(request_id: str, reply: EnvReply, queue_ns: int, encode_ns: int) -> bytes:
+def encode_served_reset(request_id: str, reply: EnvReply, queue_ns: int) -> bytes:
     """The join response that carries a reset's *reply*. Raises as :func:`encode_served_step`."""
     pieces, size = encode_leaves(b"\x0a", reply.observation or ())
     rest = b"" if reply.infos is None else length_prefixed(b"\x12", encode_metadata(reply.infos))
-    times = _encode_times(reply.endpoint_total_ns, reply.phases, queue_ns, encode_ns)
+    times = _encode_times(reply.endpoint_total_ns, reply.phases, queue_ns)
     return b"".join((b"\x0a", encode_varint(size + len(rest)), *pieces, rest, encode_text(b"\x2a", request_id), times))
 
 
@@ -278,7 +278,7 @@ def _encode_total(total_ns: int) -> bytes:
     return b"\x30" + encode_varint(total_ns)
 
 
-def _encode_times(total_ns: int | None, phases: Phases | None, queue_ns: int, encode_ns: int) -> bytes:
+def _encode_times(total_ns: int | None, phases: Phases | None, queue_ns: int) -> bytes:
     total = b"" if total_ns is None else _encode_total(total_ns)
     if phases is None:
         return total
@@ -291,7 +291,7 @@ def _encode_times(total_ns: int | None, phases: Phases | None, queue_ns: int, en
             b"\x60",
             encode_varint(phases.user_ns),
             b"\x68",
-            encode_varint(phases.encode_ns + encode_ns),
+            encode_varint(phases.encode_ns),
             skew,
             b"\x78",
             encode_varint(queue_ns),
