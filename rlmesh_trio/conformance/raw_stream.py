@@ -95,13 +95,18 @@ LogEntry = Sent | Received | Ended
 
 
 class RawStream:
-    """One Join stream; made by :func:`open_raw_stream`. ``limit`` is how long a wait lasts that is given no other."""
+    """One Join stream; made by :func:`open_raw_stream`.
+
+    ``limit`` is how long a wait lasts that is given no other. ``ending`` is set when the stream has ended,
+    ``half_closed`` when this side has said that nothing more will come.
+    """
 
     def __init__(self, address: str, limit: float, channel: Channel) -> None:
         self.address = address
         self.limit = limit
         self.log: list[LogEntry] = []
         self.ending: Ended | None = None
+        self.half_closed = False
         self._channel = channel
         self._began = trio.current_time()
         self._inbox: deque[Received] = deque()
@@ -119,10 +124,10 @@ class RawStream:
         return self.send_bytes(encode(request), request_id, what=what or _arm_of(request))
 
     def send_bytes(self, data: bytes, request_id: str = "", *, what: str = "bytes") -> Sent:
-        """Send *data*, whatever it is, as one message. What is sent after the end is lost, as it is for everybody."""
+        """Send *data*, whatever it is, as one message. Once the stream is left or over it only stands in the log."""
         sent = Sent(self.now, what, request_id, data)
         self.log.append(sent)
-        if self._pipe is not None and self.ending is None:
+        if self._pipe is not None and self.ending is None and not self.half_closed:
             self._pipe.send(data, soon=False)
         return sent
 
@@ -139,6 +144,7 @@ class RawStream:
         if pipe is None or self.ending is not None:
             return
         if how == "half-close":
+            self.half_closed = True
             with trio.move_on_after(self.limit):
                 while not pipe.finish() and self.ending is None:  # what the server has not taken yet goes first
                     await self._news.park()
