@@ -37,10 +37,6 @@ def keeps_the_backlog(self: Any) -> None:
     self._latest = None
 
 
-def forgets_the_eviction(self: Any) -> None:
-    self._stopped = True
-
-
 def number_of(self: Ticket) -> int:
     return self.number
 
@@ -54,7 +50,6 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a backlog outlives its episode": (ChunkBuffer, "begin_reset", keeps_the_backlog),
     "a prefetch outlives its episode": (ChunkBuffer, "withdraw", nothing),
     "the model is not told of ends": (Batcher, "end_episodes", nothing),
-    "an eviction goes on after a failure": (Batcher, "stop", forgets_the_eviction),
     "requests stand in order of lanes": (Ticket, "order", property(number_of)),
     "slots are granted beyond the budget": (Route, "claim", Route._take),  # pyright: ignore[reportPrivateUsage]
     "seeds are all alike": (route, "slot_seed", one_seed_for_all),

@@ -84,15 +84,17 @@ def test_they_come_out_in_every_way() -> None:
         "ModelRouteMismatch",
         "HookError",
     }
-    calm = 0
-    for played, seed in enumerate(range(WORLDS), 1):
-        outcome = play(World.from_seed(seed))
-        missing.discard(signature(outcome.error).partition(" ")[0])
-        calm += is_calm(outcome)
-        if not missing and played > 100:
-            assert calm > played // 3
+    for seed in range(WORLDS):
+        world = World.from_seed(seed)
+        if world.troubles or seed < 20:
+            missing.discard(signature(play(world).error).partition(" ")[0])
+        if not missing:
             return
     raise AssertionError(missing)
+
+
+def test_many_of_them_are_calm() -> None:
+    assert sum(is_calm(play(World.from_seed(seed))) for seed in range(60)) > 20
 
 
 def test_a_seed_decides_everything_and_nothing_else_does() -> None:
