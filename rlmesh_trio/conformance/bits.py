@@ -58,11 +58,11 @@ def _told(value: object, raw: bytes) -> str:
 
 
 def _array_spot(a: _Array, b: _Array, ulps: int) -> Spot | None:
-    stored = [array.view(_UNSIGNED[array.dtype.itemsize]) for array in (a, b)]
-    differs = stored[0] != stored[1]
+    stored: list[_Array] = [array.view(_UNSIGNED[array.dtype.itemsize]) for array in (a, b)]
+    differs: _Array = np.asarray(stored[0] != stored[1])
     if ulps and a.dtype.kind == "f":
-        keys = [_ordered(bits) for bits in stored]
-        differs &= np.isnan(a) | np.isnan(b) | (np.maximum(*keys) - np.minimum(*keys) > ulps)
+        first, second = (_ordered(bits) for bits in stored)
+        differs &= np.isnan(a) | np.isnan(b) | (np.maximum(first, second) - np.minimum(first, second) > ulps)
     if not differs.any():
         return None
     index = tuple(int(i) for i in np.argwhere(differs)[0])
@@ -71,14 +71,15 @@ def _array_spot(a: _Array, b: _Array, ulps: int) -> Spot | None:
     values = a[index].item(), b[index].item()
     apart = None
     if a.dtype.kind == "f" and not (np.isnan(a[index]) or np.isnan(b[index])):
-        apart = abs(int(_ordered(stored[0][index])) - int(_ordered(stored[1][index])))
+        first, second = (int(_ordered(bits)[index]) for bits in stored)
+        apart = abs(first - second)
     return Spot(values, index, (bits[0], bits[1]), apart)
 
 
-def _ordered(bits: Any) -> Any:
-    """Unsigned numbers that stand in the order of the floats of these *bits*."""
-    sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
-    return np.where(bits & sign, ~bits, bits | sign)
+def _ordered(stored: _Array) -> _Array:
+    """Unsigned numbers that stand in the order of the floats of these bits."""
+    sign = stored.dtype.type(1 << (8 * stored.dtype.itemsize - 1))
+    return np.where((stored & sign) != 0, ~stored, stored | sign)
 
 
 def number_spot(a: float, b: float, ulps: int = 0) -> Spot | None:
