@@ -8,8 +8,9 @@ from rlmesh_trio.conformance.registry import Facts
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.targets import OpenEnv, Target
 from rlmesh_trio.contract import EnvContract
+from rlmesh_trio.transport.handshake import PeerInfo
 
-__all__ = ("LIMIT_KEY", "facts_of", "unreadable_facts")
+__all__ = ("LIMIT_KEY", "facts_of", "package_of", "unreadable_facts")
 
 LIMIT_KEY = "max_episode_steps"
 """The metadata entry, a positive int, by which an env declares its time limit."""
@@ -38,6 +39,16 @@ def unreadable_facts(target: Target, settings: Settings) -> Facts:
         capabilities=frozenset[str](),
         limit=settings.max_steps,
     )
+
+
+def package_of(env: OpenEnv) -> tuple[str, str]:
+    """The package that serves *env*, and its version; both empty for an env of this process."""
+    peer = getattr(env, "peer_info", None)
+    if not isinstance(peer, PeerInfo):
+        return "", ""
+    # Both this package and rlmesh call their env servers "rlmesh-env"; only one of them builds on trio.
+    package = "rlmesh_trio" if "trio" in peer.framework_versions else peer.component.removesuffix("-env")
+    return package, peer.package_version
 
 
 def _facts(target: Target, settings: Settings, **known: Any) -> Facts:

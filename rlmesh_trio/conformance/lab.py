@@ -6,7 +6,7 @@ anew; a target that does not come back is given up.
 """
 
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
@@ -14,12 +14,12 @@ import attrs
 import trio
 
 from rlmesh_trio.conformance.coverage import Coverage
-from rlmesh_trio.conformance.player import EpisodeIds, play
+from rlmesh_trio.conformance.player import EpisodeIds, improvise, play
 from rlmesh_trio.conformance.raw_stream import RawStream, open_raw_stream
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.scripts import Script
+from rlmesh_trio.conformance.scripts import Op, Script
 from rlmesh_trio.conformance.targets import OpenEnv, Target
-from rlmesh_trio.conformance.traces import Refusal, Trace
+from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
 from rlmesh_trio.endpoints.local_env import open_local_env
 from rlmesh_trio.errors import SessionError
 
@@ -65,6 +65,7 @@ class TargetLab:
         self._leaving: _Session | None = None
         self._local: dict[int, _Session] = {}
         self._hangs = 0
+        self._last_loss = ""
         self._asked = math.inf
         self._climbed: dict[str, float] = {}
         self.isolation: Isolation = "shared"
@@ -162,20 +163,23 @@ class TargetLab:
             self._session = await self._reopened()
             self.coverage.sessions += 1
 
+    async def improvise(self, choose: Callable[[Answer | None], Op | None]) -> Trace:
+        """Play what *choose* chooses op by op; see :func:`~rlmesh_trio.conformance.player.improvise`."""
+        await self.bring_back()
+        return await self._watched(
+            lambda session, how: improvise(session.env, choose, self._facts, ids=session.ids, **how)
+        )
+
     async def _play(self, script: Script) -> Trace:
+        self.last_script = script
+        return await self._watched(lambda session, how: play(session.env, script, self._facts, ids=session.ids, **how))
+
+    async def _watched(self, playing: Callable[[_Session, dict[str, Any]], Awaitable[Trace]]) -> Trace:
         session = self._session
         assert session is not None
-        self.last_script = script
         answered = False
         try:
-            trace = await play(
-                session.env,
-                script,
-                self._facts,
-                ids=session.ids,
-                step_timeout=self._step_timeout,
-                on_ask=self._note_ask,
-            )
+            trace = await playing(session, {"step_timeout": self._step_timeout, "on_ask": self._note_ask})
             answered = True
         finally:
             if not answered:
@@ -188,10 +192,16 @@ class TargetLab:
         if trace.lost is not None:
             await self._mind_loss(trace, trace.lost)
         else:
-            self._hangs = 0
+            self._hangs, self._last_loss = 0, ""
         return trace
 
+    @property
+    def lost_connection(self) -> bool:
+        """Whether the connection was lost in the last play, and was not opened anew."""
+        return self._session is None and self._last_loss == "CONNECTION"
+
     async def _mind_loss(self, trace: Trace, lost: Refusal) -> None:
+        self._last_loss = lost.code
         await self.leave()
         first_op = len(trace.answers) == 1
         self._hangs = self._hangs + 1 if lost.code == "TIMEOUT" and first_op else 0
@@ -276,18 +286,21 @@ async def open_lab(target: Target, facts: Facts, *, step_timeout: float) -> Asyn
 
 
 class SeenLab:
-    """A lab that has played one script already, and gives its trace to every judge that asks for it."""
+    """A lab that has played one script already, ``seen``, and gives its trace to every judge that asks for it.
 
-    def __init__(self, lab: TargetLab, trace: Trace) -> None:
+    In all else it is *lab*.
+    """
+
+    def __init__(self, lab: TargetLab, seen: Trace) -> None:
         self._lab = lab
-        self._trace = trace
+        self.seen = seen
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lab, name)
 
     async def play(self, script: Script) -> Trace:
         """The trace of the script that was played, or that of another one, played now."""
-        if script is not self._trace.script:
+        if script is not self.seen.script:
             return await self._lab.play(script)
         await trio.lowlevel.checkpoint()
-        return self._trace
+        return self.seen

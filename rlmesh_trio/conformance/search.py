@@ -5,7 +5,6 @@ it takes to believe that it holds, what was found of a case stands from then on,
 here, whatever hypothesis makes of it. A search ends at its deadline, also in the middle of a try.
 """
 
-import hashlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -75,8 +74,10 @@ class Search:
     """One check's search.
 
     *name* tells its cases apart in the database and seeds it. *attempt* is asked in the task that awaits :meth:`run`;
-    evidence from it is a failure to be made small. *climbed* takes what the judge told it to maximise. ``best`` is the smallest broken case, ``examples`` how many cases were tried,
-    ``shrinking_since`` when the first one broke.
+    evidence from it is a failure to be made small. *climbed* takes what the judge told it to maximise, *on_broken* is
+    told of each broken case, and whether it is a smaller one.
+
+    ``best`` is the smallest broken case, ``examples`` how many were tried, ``shrinking_since`` when the first broke.
     """
 
     name: str
@@ -123,7 +124,7 @@ class Search:
         test = given(case=cases)(holds)
         # What pytest sets for the cases of a parametrized test, to keep their examples apart.
         cast("Any", test).hypothesis.inner_test._hypothesis_internal_add_digest = self.name.encode()
-        test = hypothesis.seed(_seed_of(self.name, self.settings.seed or 0))(test)
+        test = hypothesis.seed(self.settings.seed_of(self.name))(test)
         return hypothesis.settings(parent=_profile(self.settings), max_examples=max(1, examples))(test)
 
     def _hold(self, case: Any) -> None:
@@ -231,10 +232,6 @@ def _database(settings: Settings, profile: hypothesis.settings) -> ExampleDataba
     if settings.database is not None:
         return DirectoryBasedExampleDatabase(settings.database)
     return profile.database if settings.seed_drawn else None
-
-
-def _seed_of(name: str, seed: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big")
 
 
 def _key(case: Any) -> Any:

@@ -1,6 +1,7 @@
 """How a conformance run is set: what is tested, how long, and what is forgiven."""
 
 import fnmatch
+import hashlib
 import secrets
 from typing import Any, Self
 
@@ -57,7 +58,15 @@ class Settings:
 
     def selects(self, check: str) -> bool:
         """Whether the check of this id is to be run."""
-        return (not self.only or _matches(check, self.only)) and not _matches(check, self.skip)
+        return (not self.only or _matches(check, self.only)) and not self.skips(check)
+
+    def skips(self, check: str) -> bool:
+        """Whether the check of this id is to be left out, even where others rest on it."""
+        return _matches(check, self.skip)
+
+    def seed_of(self, name: str) -> int:
+        """The seed of the part *name* of the run."""
+        return int.from_bytes(hashlib.sha256(f"{self.seed or 0}:{name}".encode()).digest()[:8], "big")
 
     @property
     def examples_each(self) -> int:

@@ -1,0 +1,278 @@
+"""One check on one target: what its judge said of every case, and the finding that this comes to.
+
+What breaks a must counts in full. Beside it are kept, apart and without shrinking them: faults known of the server's
+package, evidence that weighs less than its check, and notes.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import attrs
+import trio
+
+from rlmesh_trio.conformance.blob import contract_digest
+from rlmesh_trio.conformance.cases import ops_in, scripts_in
+from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost
+from rlmesh_trio.conformance.registry import Check, Lab
+from rlmesh_trio.conformance.search import Broken, Search, tries_for
+from rlmesh_trio.conformance.settings import Settings
+from rlmesh_trio.conformance.trimming import trimmed
+from rlmesh_trio.conformance.verdicts import Evidence, Finding, Severity, VerdictName
+from rlmesh_trio.conformance.watching import Watcher
+
+__all__ = ("CheckRun", "JudgeFault")
+
+KnownFault = Callable[[str, str], str | None]
+"""Why a failure of this check with this signature is the server package's own, and known; ``None`` when it is not."""
+
+_RANKS: dict[Severity, int] = {"note": 0, "should": 1, "must": 2}
+_CONFIRMING_TRIES = 3
+_MOST_CONFIRMING_TRIES = 20
+
+
+class JudgeFault(Exception):
+    """A check's own code failed: its judge, its cases or its predicate."""
+
+
+@attrs.define
+class CheckRun:
+    """The state of *check*: ``skip`` and ``error`` are reasons, ``broken`` the failure, ``cases`` those that were over.
+
+    ``selected`` is false where the check is run only because others rest on it. ``forgives_mild`` says, when asked,
+    whether what weighs less than the check is explained by a check before.
+    """
+
+    check: Check
+    target: str
+    lab: TargetLab
+    settings: Settings
+    watcher: Watcher
+    known_fault: KnownFault
+    selected: bool = True
+    forgives_mild: Callable[[], bool] = lambda: False
+    skip: str = ""
+    error: str = ""
+    cases: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    broken: Broken | None = None
+    mild: Broken | None = None
+    known: Broken | None = None
+    known_reason: str = ""
+    note: tuple[Any, Evidence] | None = None
+    runs: int = 0
+    tries: int = 0
+    shrink_seconds: float = 0.0
+    _counts_mild: bool = False
+
+    @property
+    def is_mild(self) -> bool:
+        """Whether all that was found weighs less than the check."""
+        shown = self.broken or self.mild
+        return shown is not None and shown.evidence.severity is not None
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something to be asked still."""
+        return not (self.skip or self.error)
+
+    async def attempt(self, case: Any, lab: Lab | None = None) -> Evidence | None:
+        """Ask the judge about *case*, once; what it says counts in full where something is returned.
+
+        Raises :exc:`JudgeFault` when the judge fails.
+        """
+        steps, started = self.lab.coverage.steps, trio.current_time()
+        try:
+            evidence = await self.check.judge(lab or self.lab, case)
+        except TargetLost:
+            raise
+        except Exception as failure:
+            raise JudgeFault(_place_of(failure)) from failure
+        finally:
+            self.steps += self.lab.coverage.steps - steps
+            self.seconds += trio.current_time() - started
+        return None if evidence is None else self._weighed(case, evidence)
+
+    def _weighed(self, case: Any, evidence: Evidence) -> Evidence | None:
+        """Keep *evidence*, unless it counts in full."""
+        severity = evidence.severity or self.check.severity
+        if severity == "note":
+            self.note = (case, evidence)
+            return None
+        reason = None if self.settings.strict_server else self.known_fault(self.check.id, evidence.signature)
+        if reason is not None:
+            self.known, self.known_reason = _smaller(self.known, case, evidence), reason
+            return None
+        if _RANKS[severity] < _RANKS[self.check.severity] and not self._counts_mild:
+            self.mild = _smaller(self.mild, case, evidence)
+            return None
+        return evidence
+
+    async def try_example(self) -> None:
+        """Ask about the check's fixed case, if it has one."""
+        if self.check.example is None:
+            return
+        case = self._made(self.check.example)
+        evidence = await self.attempt(case)
+        self.cases += 1
+        if evidence is not None:
+            self.broken = Broken(case, evidence, ops_in(case))
+            self.watcher.broke(self.target, self.check.id, evidence, self.broken.ops, shrinking=False)
+
+    async def search(self, *, deadline: float, end: float, shrink_limit: float) -> None:
+        """Look for a broken case until *deadline*, and make it small until *end*."""
+        await self._search("", deadline=deadline, end=end, shrink_limit=shrink_limit)
+        if self.broken is None and self.mild is not None and not self.forgives_mild():
+            self._counts_mild = True
+            mild = self.mild
+            await self._search(":mild", deadline=deadline, end=end, shrink_limit=shrink_limit)
+            if self.broken is None or self.broken.ops > mild.ops:
+                self.broken = mild
+            self.mild = None
+        if self.broken is not None:
+            await self._finish(end)
+
+    async def _search(self, kind: str, *, deadline: float, end: float, shrink_limit: float) -> None:
+        search = Search(
+            name=self._name + kind,
+            settings=self.settings,
+            attempt=self.attempt,
+            climbed=self.lab.take_climbed,
+            on_broken=self._tell_broken,
+        )
+        examples = self.settings.examples_each
+        cases = self._made(self.check.cases)
+        try:
+            await search.run(cases, examples=examples, deadline=deadline, end=end, shrink_limit=shrink_limit)
+        except (TargetLost, JudgeFault):
+            raise
+        except Exception as failure:
+            raise JudgeFault(_place_of(failure)) from failure
+        finally:
+            self.cases += search.examples
+            found = search.best
+            if found is not None and (self.broken is None or found.ops <= self.broken.ops):
+                self.broken = found
+            if search.shrinking_since is not None:
+                self.shrink_seconds += trio.current_time() - search.shrinking_since
+
+    @property
+    def _name(self) -> str:
+        """What this check's cases go by: those of other spaces, or another width, are no use."""
+        return f"{self.check.id}:{contract_digest(self.lab.facts.contract)}"
+
+    def _tell_broken(self, case: Any, evidence: Evidence, shrinking: bool) -> None:
+        self.watcher.broke(self.target, self.check.id, evidence, ops_in(case), shrinking=shrinking)
+
+    async def judge_seen(self, lab: SeenLab, *, end: float) -> None:
+        """Ask about a script that was played already, and make it small where it breaks the check."""
+        script = lab.seen.script
+        evidence = await self.attempt(script, cast("Lab", lab))
+        self.cases += 1
+        if evidence is None:
+            return
+        self.broken = Broken(script, evidence, ops_in(script))
+        self._tell_broken(script, evidence, shrinking=False)
+        await self._finish(end)
+
+    async def _finish(self, end: float) -> None:
+        """Trim what broke if nothing else did, and count how reliably it breaks, in a session of its own."""
+        broken = self.broken
+        assert broken is not None
+        started = trio.current_time()
+        trims = self.settings.shrink and broken.shrunk_from == broken.ops and scripts_in(broken.case) == (broken.case,)
+        if trims:
+            with trio.move_on_at(end):
+                broken.case, broken.evidence = await trimmed(broken.case, broken.evidence, self._breaks)
+            self.shrink_seconds += trio.current_time() - started
+        self.runs = self.tries = 0
+        with trio.move_on_at(end):
+            await self.lab.leave()
+            await self._confirm(broken)
+        if not self.runs:
+            self.runs, self.tries = 1, self.tries + 1
+
+    async def _breaks(self, case: Any) -> Evidence | None:
+        for _ in range(tries_for(1.0)):
+            evidence = await self.attempt(case)
+            if evidence is not None:
+                return evidence
+        return None
+
+    async def _confirm(self, broken: Broken) -> None:
+        while self.tries < _MOST_CONFIRMING_TRIES:
+            evidence = await self.attempt(broken.case)
+            self.tries += 1
+            if evidence is not None:
+                self.runs += 1
+                broken.evidence = evidence
+            if self.tries >= _CONFIRMING_TRIES and (self.runs == self.tries or self.tries * self.runs >= 2 * 7):
+                return
+
+    def _made(self, make: Callable[..., Any]) -> Any:
+        try:
+            return make(self.lab.facts)
+        except Exception as failure:
+            raise JudgeFault(_place_of(failure)) from failure
+
+    def finding(self, blocked_by: str | None) -> Finding:
+        """What all this comes to; *blocked_by* is the id of the check that explains it."""
+        verdict, reason, shown = self._verdict(blocked_by)
+        found = Finding(
+            self.check.id,
+            self.check.severity,
+            verdict,
+            self.target,
+            reason,
+            examples=self.cases,
+            steps=self.steps,
+            seconds=self.seconds,
+        )
+        if shown is None:
+            return found
+        failed = verdict in ("fail", "warn")
+        return attrs.evolve(
+            found,
+            evidence=shown.evidence,
+            scripts=scripts_in(shown.case),
+            case=shown.case,
+            runs=self.runs if failed else 1,
+            tries=self.tries if failed else 1,
+            shrunk_from=shown.shrunk_from,
+            shrink_seconds=self.shrink_seconds if failed else 0.0,
+        )
+
+    def _verdict(self, blocked_by: str | None) -> tuple[VerdictName, str, Broken | None]:
+        if self.error:
+            return "error", self.error, None
+        if self.skip:
+            return "skip", self.skip, None
+        if blocked_by is not None:
+            return "blocked", blocked_by, None
+        shown = self.broken or (None if self.forgives_mild() else self.mild)
+        if shown is not None:
+            severity = shown.evidence.severity or self.check.severity
+            return ("fail" if severity == "must" else "warn"), "", shown
+        if self.known is not None:
+            return "known", self.known_reason, self.known
+        if self.note is not None:
+            case, evidence = self.note
+            return "note", "", Broken(case, evidence, ops_in(case))
+        if not self.cases:
+            return "skip", "the time was over before the first case was: --time gives more", None
+        return "pass", "", None
+
+
+def _smaller(best: Broken | None, case: Any, evidence: Evidence) -> Broken:
+    """The smaller of *best* and *case*, the older one where they are alike."""
+    ops = ops_in(case)
+    return best if best is not None and best.ops <= ops else Broken(case, evidence, best.shrunk_from if best else ops)
+
+
+def _place_of(failure: BaseException) -> str:
+    """What *failure* is and where it comes from, in one line."""
+    text = f"{type(failure).__name__}: {failure}".strip().partition("\n")[0]
+    frame = failure.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return text if frame is None else f"{text} ({frame.tb_frame.f_globals.get('__name__', '?')}:{frame.tb_lineno})"

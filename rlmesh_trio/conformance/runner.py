@@ -1,0 +1,334 @@
+"""A run: targets one after the other, and on each the phases ``contract``, ``examples``, ``search`` and ``soak``.
+
+Each check is tried behind those that may explain its failure, and not at all once one of them failed. What was found
+stands whatever happens next: a target that is lost, the end of the time, an interruption.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from importlib import import_module
+
+import attrs
+import trio
+
+from rlmesh_trio.conformance.blame import blockers_of, in_order, with_blockers
+from rlmesh_trio.conformance.blob import contract_digest
+from rlmesh_trio.conformance.check_run import CheckRun, JudgeFault
+from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
+from rlmesh_trio.conformance.isolation import HISTORY_INDEPENDENT, isolation_for
+from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost, open_lab
+from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
+from rlmesh_trio.conformance.registry import CHECKS, Check, Facts
+from rlmesh_trio.conformance.settings import Settings
+from rlmesh_trio.conformance.soak import Wanderer, soak_steps
+from rlmesh_trio.conformance.targets import Target
+from rlmesh_trio.conformance.verdicts import Finding
+from rlmesh_trio.conformance.watching import Watcher
+from rlmesh_trio.errors import HandshakeError, SpaceError
+
+__all__ = ("TargetRun", "run_checks")
+
+_SEARCH_SHARE = 0.6
+_SOAK_SHARE = 0.1
+_EXAMPLES_SHARE = 0.5
+_OPENING = 10.0
+_LAST_LOOK = 0.7
+_HUNG_AFTER = 2.0
+_HUNG_TIMES = 10.0
+
+
+async def run_checks(
+    targets: Sequence[Target],
+    settings: Settings,
+    *,
+    checks: Mapping[str, Check] | None = None,
+    watcher: Watcher | None = None,
+    scope: trio.CancelScope | None = None,
+) -> Outcome:
+    """Test *targets* by *checks*, by default all that are registered, and return what came of it.
+
+    Cancelling *scope* interrupts the run: the outcome says so, and holds what was found until then. Raises
+    :exc:`~rlmesh_trio.errors.ConnectError` or :exc:`~rlmesh_trio.errors.HandshakeError` when a target cannot be
+    opened, before anything was played on it.
+    """
+    settings = settings.seeded()
+    watcher = watcher or Watcher()
+    known = CHECKS if checks is None else checks
+    began, started = time.time(), trio.current_time()
+    watcher.run_started(settings, tuple(target.name for target in targets))
+    runs = [TargetRun(target, settings, known, watcher) for target in targets]
+    done: list[TargetOutcome] = []
+    with scope or trio.CancelScope() as scope:
+        async with AsyncExitStack() as all_running:
+            for target, run in zip(targets, runs, strict=True):
+                await all_running.enter_async_context(target.running())
+                await run.look()
+            for run in runs:
+                try:
+                    await run.run()
+                finally:
+                    done.append(run.outcome("the run was interrupted" if scope.cancel_called else ""))
+    outcome = Outcome(tuple(done), settings, began, trio.current_time() - started, scope.cancelled_caught)
+    watcher.run_ended(outcome)
+    return outcome
+
+
+class TargetRun:
+    """One target's part of a run."""
+
+    def __init__(self, target: Target, settings: Settings, checks: Mapping[str, Check], watcher: Watcher) -> None:
+        self._target = target
+        self._settings = settings
+        self._watcher = watcher
+        self._known = checks
+        self._runs: dict[str, CheckRun] = {}
+        self._told: dict[str, Finding] = {}
+        self._facts: Facts | None = None
+        self._lab: TargetLab | None = None
+        self._unreadable = ""
+        self._about = TargetOutcome(target.name, target.kind)
+        self._lost = ""
+        self._started = self._seconds = 0.0
+
+    @property
+    def name(self) -> str:
+        """What the user called the target."""
+        return self._target.name
+
+    async def look(self) -> None:
+        """Connect and learn what the target declares, without playing. Raises what connecting raises."""
+        target, settings = self._target, self._settings
+        try:
+            async with target.connect(_OPENING) as env:
+                self._facts = facts_of(target, env, settings)
+                package, version = package_of(env)
+        except HandshakeError as failure:
+            # A server whose spaces are no spaces is tested for just that.
+            if not isinstance(failure.__cause__, SpaceError):
+                raise
+            self._facts, self._unreadable = unreadable_facts(target, settings), str(failure)
+            package = version = ""
+        contract = None if self._unreadable else self._facts.contract
+        self._about = attrs.evolve(
+            self._about,
+            address=target.address,
+            contract=contract,
+            contract_digest="" if contract is None else contract_digest(contract),
+            package=package,
+            version=version,
+        )
+
+    async def run(self) -> None:
+        """Go through all phases, within the budget."""
+        facts, settings = self._facts, self._settings
+        assert facts is not None
+        self._started = trio.current_time()
+        self._end = self._started + settings.time
+        self._watcher.target_opened(self._about)
+        async with open_lab(self._target, facts, step_timeout=settings.step_timeout) as lab:
+            self._lab = lab
+            self._make_runs(facts, lab)
+            try:
+                with trio.move_on_at(self._end):
+                    await self._phases(lab)
+                await self._look_after(lab)
+            except TargetLost as lost:
+                self._lost = str(lost)
+            finally:
+                self._seconds = trio.current_time() - self._started
+
+    def _make_runs(self, facts: Facts, lab: TargetLab) -> None:
+        known, settings = self._known, self._settings
+        selected = {id for id in known if settings.selects(id)}
+        wanted = with_blockers(selected, known)
+        wanted -= {id for id in wanted - selected if settings.skips(id)}
+        for check in in_order(known[id] for id in wanted):
+            run = CheckRun(
+                check,
+                self.name,
+                lab,
+                settings,
+                self._watcher,
+                known_fault=self._known_fault,
+                selected=check.id in selected,
+            )
+            run.forgives_mild = lambda check=check: self._mild_before(check)
+            run.skip = self._reason_to_skip(check, facts)
+            self._runs[check.id] = run
+
+    def _reason_to_skip(self, check: Check, facts: Facts) -> str:
+        if self._unreadable and check.family != "contract":
+            return f"needs a contract that can be read: {self._unreadable}"
+        if check.family == "wire" and not facts.served:
+            return "needs a server: this env runs in the kit's own process"
+        if check.compares and facts.nondeterministic:
+            return "needs an env whose traces repeat: this one was declared nondeterministic"
+        return ""
+
+    def _known_fault(self, check: str, signature: str) -> str | None:
+        try:
+            lookup = import_module("rlmesh_trio.conformance.known_faults").lookup
+        except ImportError:
+            return None
+        return lookup(self._about.package, self._about.version, check, signature)
+
+    # Blame
+
+    def _root(self, check: Check) -> str | None:
+        """The failed check that explains whatever *check* would find."""
+        for blocker in blockers_of(check):
+            run = self._runs.get(blocker)
+            if run is None:
+                continue
+            root = self._root(run.check)
+            if root is not None:
+                return root
+            if run.finding(None).verdict in ("fail", "warn", "known") and not run.is_mild:
+                return blocker
+        return None
+
+    def _mild_before(self, check: Check) -> bool:
+        runs = [self._runs[blocker] for blocker in blockers_of(check) if blocker in self._runs]
+        return any(run.is_mild or self._mild_before(run.check) for run in runs)
+
+    # Phases
+
+    async def _phases(self, lab: TargetLab) -> None:
+        now = trio.current_time
+        budget = self._settings.time
+        runs = list(self._runs.values())
+        examples_end = self._started + _EXAMPLES_SHARE * budget
+        await self._examples("contract", [run for run in runs if run.check.family == "contract"], examples_end)
+        await self._examples("examples", [run for run in runs if run.check.family != "contract"], examples_end)
+        await self._search(runs, min(now() + _SEARCH_SHARE * budget, self._end - _SOAK_SHARE * budget))
+        await self._soak(lab, [run for run in runs if run.check.soak])
+
+    async def _examples(self, phase: str, runs: Sequence[CheckRun], until: float) -> None:
+        self._watcher.phase_started(self.name, phase, tuple(run.check.id for run in runs))
+        for run in runs:
+            if self._up(run, phase):
+                with trio.move_on_at(until):
+                    await self._guarded(run, run.try_example)
+                if not run.open:
+                    self._tell(run)
+
+    async def _search(self, runs: Sequence[CheckRun], until: float) -> None:
+        self._watcher.phase_started(self.name, "search", tuple(run.check.id for run in runs if run.open))
+        for place, run in enumerate(runs):
+            if self._up(run, "search"):
+                now = trio.current_time()
+                deadline = now + max(0.0, until - now) / max(1, sum(other.open for other in runs[place:]))
+                # Whatever breaks now must leave half of the time to what may break after it.
+                limit = min(self._settings.shrink_time, (self._end - now) / 2)
+                end = min(self._end, deadline + limit)
+                await self._guarded(run, partial(run.search, deadline=deadline, end=end, shrink_limit=limit))
+                await self._mind_history(run)
+            self._tell(run)
+
+    async def _soak(self, lab: TargetLab, runs: Sequence[CheckRun]) -> None:
+        self._watcher.phase_started(self.name, "soak", tuple(run.check.id for run in runs if run.open))
+        steps = soak_steps(lab.coverage, trio.current_time() - self._started)
+        for number in range(max(2, self._settings.examples_each // 2)):
+            asked = [run for run in runs if run.broken is None and self._up(run, "soak")]
+            if not asked or self._unreadable:
+                return
+            wanderer = Wanderer(lab.facts, seed=self._settings.seed_of(f"soak:{number}"), steps=steps)
+            seen = SeenLab(lab, await lab.improvise(wanderer.choose))
+            for run in asked:
+                end = min(self._end, trio.current_time() + self._settings.shrink_time)
+                await self._guarded(run, partial(run.judge_seen, seen, end=end))
+                if run.broken is not None:
+                    self._tell(run)
+
+    def _up(self, run: CheckRun, phase: str) -> bool:
+        """Whether *run* has something to do in *phase*."""
+        if not run.open or self._root(run.check) is not None or self._is_enough():
+            return False
+        try:
+            run.skip = "" if run.cases else run.check.applies(run.lab.facts) or ""
+        except Exception as failure:
+            run.error = f"{type(failure).__name__}: {failure}"
+        if run.open:
+            self._watcher.check_started(self.name, phase, run.check.id)
+            run.lab.on_trace = lambda trace: self._watcher.played(self.name, run.check.id, trace)
+        return run.open
+
+    def _is_enough(self) -> bool:
+        most = self._settings.max_fail
+        if most is None:
+            return False
+        verdicts = [run.finding(self._root(run.check)).verdict for run in self._runs.values()]
+        return verdicts.count("fail") >= most
+
+    async def _guarded(self, run: CheckRun, ask: Callable[[], Awaitable[None]]) -> None:
+        """*ask*; a fault of the check's own is its verdict, and ends its session."""
+        try:
+            await ask()
+        except JudgeFault as fault:
+            run.error = str(fault)
+        if run.check.needs_own_session or run.error:
+            await run.lab.leave()
+
+    async def _mind_history(self, run: CheckRun) -> None:
+        """Keep plays apart from now on where one has an effect on the next."""
+        if run.check.id != HISTORY_INDEPENDENT or run.broken is None:
+            return
+        scripts = run.finding(None).scripts
+        if len(scripts) >= 2:
+            before, after = scripts[0], scripts[1]
+            run.lab.isolation = await isolation_for(run.lab, before, after, restartable=self._target.restartable)
+        else:
+            run.lab.isolation = "session"
+
+    async def _look_after(self, lab: TargetLab) -> None:
+        """See whether the target is still there when the time is over."""
+        slowest = lab.coverage.slowest
+        if lab.unanswered >= max(_HUNG_AFTER, _HUNG_TIMES * slowest):
+            self._lost = f"{self.name} hangs: no answer for {lab.unanswered:.1f} s when the time was over"
+        elif lab.lost_connection:
+            with trio.move_on_after(_LAST_LOOK) as scope:
+                await lab.bring_back()
+            if scope.cancelled_caught:
+                self._lost = f"{self.name} did not come back after its connection was lost"
+
+    # What came of it
+
+    def _tell(self, run: CheckRun) -> None:
+        finding = run.finding(self._root(run.check))
+        if self._counts(run, finding) and self._told.get(finding.check) != finding:
+            self._told[finding.check] = finding
+            self._watcher.found(finding)
+
+    @staticmethod
+    def _counts(run: CheckRun, finding: Finding) -> bool:
+        """Whether a check that nobody selected has something to say after all."""
+        return run.selected or finding.verdict in ("fail", "warn", "known", "error")
+
+    def outcome(self, ended: str) -> TargetOutcome:
+        """The target's outcome. *ended* is why what has no result has none, if the run did not end by itself."""
+        reason = ended or ("the target was lost" if self._lost else "")
+        if not reason and self._is_enough():
+            reason = f"the run ended after {self._settings.max_fail} failures"
+        findings: list[Finding] = []
+        for run in self._runs.values():
+            if reason and run.open and not run.cases:
+                run.skip = reason
+            self._tell(run)
+            finding = run.finding(self._root(run.check))
+            if self._counts(run, finding):
+                findings.append(finding)
+        lab = self._lab
+        outcome = attrs.evolve(
+            self._about,
+            address=self._target.address or self._about.address,
+            findings=tuple(findings),
+            coverage=self._about.coverage if lab is None else lab.coverage,
+            seconds=self._seconds,
+            lost=self._lost,
+            last_script=lab.last_script if lab is not None and self._lost else None,
+            stderr=self._target.stderr,
+        )
+        self._watcher.target_closed(outcome)
+        return outcome
