@@ -93,6 +93,13 @@ class Lab(Protocol):
         """Play *script* in a session of its own."""
         ...
 
+    async def play_apart(self, script: Script) -> Trace:
+        """Play *script* on an env that nothing was played on before, as far as the target can be started again.
+
+        That may take a second or two. A target that was not started here gives a session of its own, no more.
+        """
+        ...
+
     async def play_local(self, script: Script, *, width: int | None = None) -> Trace:
         """Play *script* on the env itself in this process, of *width* lanes (factories only)."""
         ...
