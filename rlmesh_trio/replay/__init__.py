@@ -3,7 +3,9 @@
 from rlmesh_trio.replay.canon import canon
 from rlmesh_trio.replay.digests import SESSION_ENTRIES, Digester
 from rlmesh_trio.replay.errors import RecordingError
+from rlmesh_trio.replay.headers import header_of, machine_facts
 from rlmesh_trio.replay.reader import Recording, open_recording
+from rlmesh_trio.replay.recorder import Recorder
 from rlmesh_trio.replay.records import (
     Batch,
     BatchRow,
@@ -32,6 +34,7 @@ __all__ = (
     "Header",
     "Kept",
     "Mishap",
+    "Recorder",
     "Recording",
     "RecordingError",
     "RecordingWriter",
@@ -39,6 +42,8 @@ __all__ = (
     "Tick",
     "Verification",
     "canon",
+    "header_of",
+    "machine_facts",
     "open_recording",
     "repair",
     "verify",

@@ -88,7 +88,7 @@ class Ledger:
         for row, lane in enumerate(tick.lanes):
             ended += self._close(lane)
             if tick.begins and tick.begins[row]:
-                self._begin(tick, row, rows)
+                ended += self._begin(tick, row, rows)
         return ended
 
     def _take_step(self, tick: Tick) -> list[Episode]:
@@ -117,7 +117,7 @@ class Ledger:
                     ended.append(self._end(lane, end))
             if begins and reply is not None:
                 ended += self._close(lane)
-                self._begin(tick, row, rows)
+                ended += self._begin(tick, row, rows)
         return ended
 
     def _note_failure(self, lane: int, tick: Tick, action: bytes = b"") -> None:
@@ -142,8 +142,11 @@ class Ledger:
                 return "terminated" if record.terminated else "truncated"
         return None
 
-    def _begin(self, tick: Tick, row: int, rows: int) -> None:
+    def _begin(self, tick: Tick, row: int, rows: int) -> list[Episode]:
+        """Open the episode of one row; an attempt at it that is under way elsewhere was given up, and ends."""
         lane, ordinal = tick.lanes[row], tick.begins[row]
+        elsewhere = [other.lane for other in self._open.values() if other.ordinal == ordinal]
+        ended = [episode for other in elsewhere for episode in self._close(other)]
         request = tick.reset or tick.target
         ids = request.episode_ids if request is not None else ()
         reset = lane_reset(tick.reset, row, rows)
@@ -172,6 +175,7 @@ class Ledger:
             root,
             newest=deque([(tick, row)], maxlen=self._ring) if self._ring else None,
         )
+        return ended
 
     def _in_root(self, digests: bytes) -> bytes:
         if self._stable is None:

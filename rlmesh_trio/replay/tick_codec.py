@@ -1,11 +1,11 @@
 """Ticks as bytes: our message around the wire's own request and answer. On the step path, so written by hand. Pure."""
 
-from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
 from rlmesh_trio.errors import EndpointError, ProtocolError
-from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Leaves, Metadata, ResetRequest, StepTarget
+from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Metadata, StepTarget
 from rlmesh_trio.replay.records import Tick
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.wire.fields import (
@@ -16,30 +16,22 @@ from rlmesh_trio.wire.fields import (
     encode_varint,
     length_prefixed,
     malformed,
-    read_int64,
     read_uint32,
     read_varint,
     skip_field,
 )
 from rlmesh_trio.wire.hot_env import decode_env_join, encode_reset, encode_step
 from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
-from rlmesh_trio.wire.space_value import encode_leaves, read_leaves
+from rlmesh_trio.wire.served_env import decode_served, encode_served_error
+from rlmesh_trio.wire.space_value import encode_leaves
 
 __all__ = ("decode_tick", "encode_infos", "encode_tick")
 
 _NOBODY: Final = StepTarget(0, (), ())
-_ERROR_CODES: Final[Mapping[str, int]] = {
-    "TIMEOUT": 1,
-    "INVALID_ACTION": 2,
-    "NOT_READY": 3,
-    "BUSY": 4,
-    "UNSUPPORTED": 5,
-    "INTERNAL": 10,
-    "CRASHED": 11,
-    "CANCELLED": 12,
-    "CLOSED": 13,
-}
 _pack_double: Final = Struct("<d").pack
+# A step's answer of one row, without observation and infos: reward and both masks.
+_pack_one_row: Final = Struct("<6sd2s1s2s1s").pack
+_ONE_ROW: Final = b"\x32\x12\x12\x10\x12\x08"
 
 
 def encode_tick(tick: Tick, *, full: bool) -> bytes:
@@ -57,11 +49,15 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
     if tick.begins:
         parts += (b"\x22", _packed(tick.begins))
     parts += (b"\x2a", encode_varint(len(request)), request)
-    if tick.reply is not None:
-        answer = _encode_reply(tick.reply, is_reset=tick.reset is not None, full=full)
+    reply = tick.reply
+    if reply is not None and not full and len(tick.lanes) == 1 and _is_plain(reply):
+        flags = reply.terminated_mask, reply.truncated_mask
+        parts.append(_pack_one_row(_ONE_ROW, reply.rewards[0], b"\x1a\x01", flags[0], b"\x22\x01", flags[1]))
+    elif reply is not None:
+        answer = _encode_reply(reply, is_reset=tick.reset is not None, full=full)
         parts += (b"\x32", encode_varint(len(answer)), answer)
     elif tick.error is not None:
-        parts.append(length_prefixed(b"\x32", _encode_error(tick.error)))
+        parts.append(length_prefixed(b"\x32", encode_served_error("", tick.error, 0)))
     if tick.observation_digests:
         parts += (b"\x3a", encode_varint(len(tick.observation_digests)), tick.observation_digests)
     if tick.info_digests:
@@ -71,7 +67,12 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
     return b"".join(parts)
 
 
-def _packed(numbers: Iterable[int]) -> bytes:
+def _is_plain(reply: EnvReply) -> bool:
+    return len(reply.rewards) == 1 and len(reply.terminated_mask) == 1 and len(reply.truncated_mask) == 1
+
+
+@lru_cache(maxsize=1024)
+def _packed(numbers: tuple[int, ...]) -> bytes:
     body = b"".join([encode_varint(number) for number in numbers])
     return encode_varint(len(body)) + body
 
@@ -95,7 +96,7 @@ def _encode_reply(reply: EnvReply, *, is_reset: bool, full: bool) -> bytes:
             pieces.append(length_prefixed(b"\x2a", encode_infos(reply.infos)))
         pieces += [length_prefixed(b"\x32", _encode_record(record)) for record in reply.completed]
         if reply.env_indices:
-            pieces += (b"\x3a", _packed(reply.env_indices))
+            pieces += (b"\x3a", _packed(tuple(reply.env_indices)))
     return length_prefixed(b"\x12", b"".join(pieces))
 
 
@@ -118,13 +119,6 @@ def _encode_record(record: EpisodeRecord) -> bytes:
     if record.final_info is not None:
         parts.append(length_prefixed(b"\x52", encode_infos(record.final_info)))
     return b"".join(parts)
-
-
-def _encode_error(error: EndpointError) -> bytes:
-    code = _ERROR_CODES.get(error.code, 0)
-    message = error.message.encode(errors="replace").decode()
-    head = b"\x08" + encode_varint(code) if code else b""
-    return length_prefixed(b"\x52", head + encode_text(b"\x12", message) + (b"\x18\x01" if error.recoverable else b""))
 
 
 def decode_tick(data: bytes) -> Tick:
@@ -157,7 +151,8 @@ def _read_tick(data: bytes) -> Tick:
             case 0x22:
                 tick.begins = _read_numbers(data, pos, stop)
             case 0x2A:
-                _read_request(tick, data, pos, stop)
+                request = decode_served(data[pos:stop])
+                tick.reset, tick.action, tick.target = request.reset, request.action, request.target
             case 0x32:
                 answer = data[pos:stop]
             case 0x3A:
@@ -190,68 +185,3 @@ def _read_numbers(data: bytes, pos: int, end: int) -> tuple[int, ...]:
     if pos != end:
         raise ProtocolError(TRUNCATED)
     return tuple(numbers)
-
-
-def _read_request(tick: Tick, data: bytes, pos: int, end: int) -> None:
-    while pos < end:
-        tag, pos = read_uint32(data, pos)
-        start, pos = pos, skip_field(data, tag, pos)
-        if tag in (0x0A, 0x12):
-            _, start = read_uint32(data, start)
-            if tag == 0x0A:
-                tick.reset = _read_reset(data, start, pos)
-            else:
-                tick.action, tick.target = _read_step(data, start, pos)
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
-
-
-def _read_reset(data: bytes, pos: int, end: int) -> ResetRequest:
-    seeds: list[int] = []
-    options: Metadata | None = None
-    timeout_ms = 0
-    lanes: tuple[int, ...] = ()
-    ids: list[str] = []
-    while pos < end:
-        tag, pos = read_uint32(data, pos)
-        start, pos = pos, skip_field(data, tag, pos)
-        if tag == 0x18:
-            timeout_ms, _ = read_varint(data, start)
-        elif tag & 7 == 2:
-            _, start = read_uint32(data, start)
-            if tag == 0x0A:
-                while start < pos:
-                    seed, start = read_int64(data, start)
-                    seeds.append(seed)
-            elif tag == 0x12:
-                options = LazyMetadata(data[start:pos])
-            elif tag == 0x22:
-                lanes = _read_numbers(data, start, pos)
-            elif tag == 0x2A:
-                ids.append(data[start:pos].decode())
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
-    return ResetRequest(tuple(seeds), options, timeout_ms, lanes, tuple(ids))
-
-
-def _read_step(data: bytes, pos: int, end: int) -> tuple[Leaves, StepTarget]:
-    action: Leaves = ()
-    timeout_ms = 0
-    lanes: tuple[int, ...] = ()
-    ids: list[str] = []
-    while pos < end:
-        tag, pos = read_uint32(data, pos)
-        start, pos = pos, skip_field(data, tag, pos)
-        if tag == 0x10:
-            timeout_ms, _ = read_varint(data, start)
-        elif tag & 7 == 2:
-            _, start = read_uint32(data, start)
-            if tag == 0x0A:
-                action = read_leaves(data, start, pos)
-            elif tag == 0x1A:
-                lanes = _read_numbers(data, start, pos)
-            elif tag == 0x22:
-                ids.append(data[start:pos].decode())
-    if pos != end:
-        raise ProtocolError(TRUNCATED)
-    return action, StepTarget(timeout_ms, lanes, tuple(ids))

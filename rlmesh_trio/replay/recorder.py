@@ -1,0 +1,302 @@
+"""Records a session: stands around its env, listens to its hooks, and if wished stands around its model.
+
+The env shows what was asked and answered, under ids; the hooks tell which episode an id is. A tick that begins episodes
+is therefore written when the next request goes to one of its lanes: by then the hooks have told.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import attrs
+
+from rlmesh_trio.endpoints.env import Env, ReconnectingEnv
+from rlmesh_trio.endpoints.model import Model
+from rlmesh_trio.errors import EndpointError, SessionError
+from rlmesh_trio.events import EpisodeCompleted, EpisodeStarted, IncidentHappened, SessionFailed
+from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.messages import (
+    EnvReply,
+    Leaves,
+    PredictReply,
+    PredictRequest,
+    ResetRequest,
+    StepTarget,
+)
+from rlmesh_trio.replay.errors import RecordingError
+from rlmesh_trio.replay.records import Batch, BatchRow, Footer, Header, Mishap
+from rlmesh_trio.replay.writer import RecordingWriter
+
+__all__ = ("Recorder",)
+
+logger = logging.getLogger("rlmesh_trio")
+
+_CHUNK_SECONDS = 2.0
+
+
+@attrs.frozen(eq=False)
+class _Held:
+    """An answer whose new episodes nobody has named yet: of a reset, or of a step that restarted lanes.
+
+    ``ids`` are by row those of the episodes that begin with it, empty for none.
+    """
+
+    lanes: tuple[int, ...]
+    ids: tuple[str, ...]
+    reply: EnvReply
+    reset: ResetRequest | None = None
+    action: Leaves = ()
+    target: StepTarget | None = None
+
+
+class Recorder:
+    """Writes the recording of one session to *path*; a context manager that finishes it.
+
+    Give the session ``recorder.wrap(env)`` for its env and ``recorder.hooks`` as (one of) its hooks; with
+    ``recorder.wrap_model(model)`` the make-up of the model's batches is recorded too. Episodes that are not announced
+    by the hooks stand outside the budget: their steps are recorded, and they are in no root.
+
+    *level* is as for :class:`~rlmesh_trio.replay.RecordingWriter`, which also says what raises here. Once the run has
+    begun a file that cannot be written fails nothing: the log tells, ``failure`` is why, and the file stays as it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], header: Header, level: str = "digest") -> None:
+        self.hooks: Hooks = _RecorderHooks(self)
+        self.failure: RecordingError | None = None
+        self._writer = RecordingWriter(path, header, level, chunk_seconds=_CHUNK_SECONDS)
+        self._all_lanes = tuple(range(header.contract.num_envs))
+        self._ordinals: dict[str, int] = {}
+        self._ids: dict[int, str] = {}
+        self._known: dict[tuple[int, ...], StepTarget] = {}
+        self._held: list[_Held] = []
+        self._finished = False
+
+    def wrap(self, env: Env) -> Env:
+        """*env*, recorded."""
+        if isinstance(env, ReconnectingEnv):
+            return _ReconnectingRecordingEnv(self, env)
+        return _RecordingEnv(self, env)
+
+    def wrap_model(self, model: Model) -> Model:
+        """*model*, already resolved, its batches recorded."""
+        return _RecordingModel(self, model)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def finish(self) -> Footer | None:
+        """Write what is left and the roots, and close the file; ``None`` when it could not be written, or was."""
+        self._release(self._all_lanes)
+        footer: Footer | None = None
+        if self.failure is None and not self._finished:
+            try:
+                footer = self._writer.finish()
+            except RecordingError as failure:
+                self._give_up(failure)
+        self._finished = True
+        return footer
+
+    def _give_up(self, failure: RecordingError) -> None:
+        self.failure = failure
+        logger.warning("%s; the run goes on without it", failure)
+        try:
+            self._writer.close()
+        except RecordingError:
+            logger.debug("the file could not be closed either", exc_info=True)
+
+    def _try(self, write: Callable[..., None], *arguments: object) -> None:
+        if self.failure is None and not self._finished:
+            try:
+                write(*arguments)
+            except RecordingError as failure:
+                self._give_up(failure)
+
+    # What the env is asked and answers.
+
+    def reset_asked(self, request: ResetRequest) -> tuple[int, ...]:
+        """The lanes of *request*, which is about to go out."""
+        lanes = request.env_indices or self._all_lanes
+        self._release(lanes)
+        return lanes
+
+    def reset_answered(self, request: ResetRequest, lanes: tuple[int, ...], reply: EnvReply) -> None:
+        """Its answer."""
+        ids = request.episode_ids or ("",) * len(lanes)
+        self._ids.update(zip(lanes, ids, strict=False))
+        self._held.append(_Held(lanes, ids, reply, reset=request))
+
+    def reset_failed(self, request: ResetRequest, error: EndpointError | None) -> None:
+        """It was answered with *error*, or never."""
+        self._try(self._writer.record_reset, request, error)
+
+    def step_asked(self, target: StepTarget) -> tuple[str, ...]:
+        """By row of *target*, which is about to be stepped, the id of the episode that begins on it; empty for none."""
+        if self._known.get(target.env_indices) is target:
+            return ()
+        lanes = target.env_indices or self._all_lanes
+        self._release(lanes)
+        self._known[target.env_indices] = target
+        if not target.episode_ids:
+            return ()
+        fresh = tuple(
+            "" if self._ids.get(lane) == episode_id else episode_id
+            for lane, episode_id in zip(lanes, target.episode_ids, strict=False)
+        )
+        return fresh if any(fresh) else ()
+
+    def step_answered(self, action: Leaves, target: StepTarget, fresh: tuple[str, ...], reply: EnvReply) -> None:
+        """*target* was stepped; *fresh* is from :meth:`step_asked`."""
+        if not fresh:
+            self._try(self._writer.record_step, action, reply, target)
+            return
+        lanes = target.env_indices or self._all_lanes
+        self._ids.update((lane, episode_id) for lane, episode_id in zip(lanes, fresh, strict=False) if episode_id)
+        self._known.pop(target.env_indices, None)
+        self._held.append(_Held(lanes, fresh, reply, action=action, target=target))
+
+    def step_failed(self, action: Leaves, target: StepTarget, error: EndpointError | None) -> None:
+        """It was answered with *error*, or never."""
+        self._known.pop(target.env_indices, None)
+        self._try(self._writer.record_step, action, error, target)
+
+    def _release(self, lanes: Sequence[int]) -> None:
+        """Write what is held of *lanes*: who its episodes are is known, or they stand outside the budget."""
+        for held in [held for held in self._held if not set(lanes).isdisjoint(held.lanes)]:
+            begins = [self._ordinals.get(episode_id, 0) if episode_id else 0 for episode_id in held.ids]
+            if held.reset is not None:
+                self._try(self._writer.record_reset, held.reset, held.reply, begins)
+            else:
+                self._try(self._writer.record_step, held.action, held.reply, held.target, begins)
+            self._held.remove(held)
+
+    # What the hooks tell.
+
+    def started(self, event: EpisodeStarted) -> None:
+        """An id has its episode."""
+        self._ordinals[event.episode_id] = event.episode_index
+
+    def completed(self, event: EpisodeCompleted) -> None:
+        """An episode is over; if the env has not said so, the driver has."""
+        self._ordinals.pop(event.episode_id, None)
+        self._try(self._writer.record_end, event.env_index, event.episode_index, "capped")
+
+    def mishap(self, mishap: Mishap, episode_id: str | None = None) -> None:
+        """The run recovered from something, or did not."""
+        if episode_id is not None:
+            self._ordinals.pop(episode_id, None)
+        self._try(self._writer.record_decision, time.time_ns(), mishap)
+
+    # What the model is asked and answers.
+
+    def predicted(
+        self, requests: Sequence[PredictRequest], replies: Sequence[PredictReply | Exception], took_ns: int
+    ) -> None:
+        """One call to the model came back."""
+        rows: list[BatchRow] = []
+        for number, (request, reply) in enumerate(zip(requests, replies, strict=False)):
+            frames = 0 if isinstance(reply, Exception) else len(reply.actions)
+            for info, step in zip(request.episode_info, request.episode_steps, strict=False):
+                rows.append(BatchRow(self._ordinals.get(info.episode_id, 0), step, number, frames))
+        self._try(self._writer.record_decision, time.time_ns(), Batch(tuple(rows), took_ns))
+
+
+class _RecorderHooks(Hooks):
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    async def episode_started(self, event: EpisodeStarted) -> None:
+        self._recorder.started(event)
+
+    async def episode_completed(self, event: EpisodeCompleted) -> None:
+        self._recorder.completed(event)
+
+    async def incident_happened(self, event: IncidentHappened) -> None:
+        told = event.incident
+        mishap = Mishap(told.kind, told.episode_index or 0, told.attempt, told.error, told.message)
+        self._recorder.mishap(mishap, told.episode_id)
+
+    async def session_failed(self, event: SessionFailed) -> None:
+        self._recorder.mishap(Mishap("failed", 0, 0, "", event.reason))
+
+
+class _RecordingEnv:
+    """An env whose every reset and step is recorded. What never got an answer is too, as such."""
+
+    def __init__(self, recorder: Recorder, env: Env) -> None:
+        self._recorder = recorder
+        self._env = env
+
+    async def reset(self, request: ResetRequest) -> EnvReply:
+        recorder = self._recorder
+        lanes = recorder.reset_asked(request)
+        try:
+            reply = await self._env.reset(request)
+        except BaseException as error:
+            recorder.reset_failed(request, _as_answer(error))
+            raise
+        recorder.reset_answered(request, lanes, reply)
+        return reply
+
+    async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
+        recorder = self._recorder
+        fresh = recorder.step_asked(target)
+        try:
+            reply = await self._env.step(action, target)
+        except BaseException as error:
+            recorder.step_failed(action, target, _as_answer(error))
+            raise
+        recorder.step_answered(action, target, fresh, reply)
+        return reply
+
+    async def close(self) -> None:
+        await self._env.close()
+
+
+class _ReconnectingRecordingEnv(_RecordingEnv):
+    def __init__(self, recorder: Recorder, env: ReconnectingEnv) -> None:
+        super().__init__(recorder, env)
+        self._reconnecting = env
+
+    async def reconnect(self) -> None:
+        await self._reconnecting.reconnect()
+
+
+class _RecordingModel:
+    """A model whose every call is recorded."""
+
+    def __init__(self, recorder: Recorder, model: Model) -> None:
+        self._recorder = recorder
+        self._model = model
+        self.fuses_predicts = model.fuses_predicts
+        self.wants_history = model.wants_history
+        self.reset_adapter = model.reset_adapter
+        self.release_adapter = model.release_adapter
+
+    async def predict(self, request: PredictRequest) -> PredictReply:
+        (reply,) = await self.predict_group([request])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
+        started = time.perf_counter_ns()
+        replies = await self._model.predict_group(requests)
+        self._recorder.predicted(requests, replies, time.perf_counter_ns() - started)
+        return replies
+
+
+def _as_answer(error: BaseException) -> EndpointError | None:
+    """*error* as the env's answer; ``None`` when there is none, because the request was given up."""
+    if isinstance(error, EndpointError):
+        return error
+    if isinstance(error, SessionError):
+        return EndpointError("INTERNAL", str(error))
+    return EndpointError("INTERNAL", f"{type(error).__name__}: {error}") if isinstance(error, Exception) else None
