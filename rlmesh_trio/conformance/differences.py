@@ -100,7 +100,7 @@ class _Side:
         if number >= len(self._places):
             return None
         answer = self._answers.get(self._places[number])
-        if answer is not None:
+        if answer is not None and answer.refusal is None:
             self._episodes.update(zip(answer.lanes, answer.episode_ids, strict=False))
         return answer
 

@@ -109,9 +109,9 @@ class _Player:
         self._ids = ids
         self._limit = step_timeout
         self._options = dict(facts.options)
-        self._episodes = [""] * lanes
+        self._episodes: dict[int, str] = {}
         self._restarts = facts.contract.autoreset_mode in _RESTARTING
-        self._ended = [False] * lanes
+        self._ended: set[int] = set()
         self._actions, self._observations = (
             None if space is None else codec_for(space)
             for space in (facts.contract.action_space, facts.contract.observation_space)
@@ -135,12 +135,14 @@ class _Player:
         return attrs.evolve(asked, refusal=refusal)
 
     def _ids_for(self, op: Reset | Step, lanes: Sequence[int]) -> tuple[str, ...]:
-        """The ids to send: fresh ones where an episode starts, by a reset or by the env itself."""
+        """The ids to send: fresh ones where an episode starts, by a reset or by the env itself.
+
+        They are those of the lanes once the op was answered: what was refused has started nothing.
+        """
         resets = isinstance(op, Reset)
-        for lane in lanes:
-            if resets or (self._restarts and self._ended[lane]):
-                self._episodes[lane] = self._ids.fresh()
-        ids = tuple(self._episodes[lane] for lane in lanes)
+        starts = [resets or (self._restarts and lane in self._ended) for lane in lanes]
+        pairs = zip(lanes, starts, strict=True)
+        ids = tuple([self._ids.fresh() if begins else self._episodes.get(lane, "") for lane, begins in pairs])
         return ids if any(ids) else ()
 
     async def _ask(self, op: Reset | Step, ids: tuple[str, ...]) -> tuple[EnvReply | None, Refusal | None]:
@@ -187,12 +189,11 @@ class _Player:
         )
 
     def _follow(self, op: Reset | Step, answer: Answer) -> None:
-        if isinstance(op, Reset):
-            for lane in answer.lanes:
-                self._ended[lane] = False
-            return
-        for lane, terminated, truncated in zip(answer.lanes, answer.terminated, answer.truncated, strict=False):
-            self._ended[lane] = terminated or truncated
+        self._episodes.update(zip(answer.lanes, answer.episode_ids, strict=False))
+        self._ended.difference_update(answer.lanes)
+        if isinstance(op, Step):
+            flags = zip(answer.lanes, answer.terminated, answer.truncated, strict=False)
+            self._ended.update(lane for lane, terminated, truncated in flags if terminated or truncated)
 
 
 def _rows(codec: SpaceCodec | None, leaves: tuple[bytes, ...], lanes: int) -> tuple[Row, ...]:
