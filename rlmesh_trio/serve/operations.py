@@ -148,6 +148,9 @@ class Operations:
         started = perf_counter_ns()
         lanes = [lane for lane in reset.env_indices or self._all if lane in self._all]
         await self._lanes.mend(lanes)
+        if self._lanes.by_name and len(reset.seeds) == 1 and not reset.env_indices:
+            # As a vector env spreads it.
+            reset = attrs.evolve(reset, seeds=tuple(range(reset.seeds[0], reset.seeds[0] + len(self._all))))
         reply = await self._env.reset(reset)
         self._unready.update(lanes)
         message = self._replied(encode_served_reset, operation, reply, started)

@@ -8,6 +8,7 @@ When the client is gone, what still runs may end by itself. After :data:`ABANDON
 env can be made anew; else the place stays taken until it ends.
 """
 
+import logging
 import math
 from time import perf_counter_ns
 
@@ -21,6 +22,8 @@ from rlmesh_trio.serve.served_lanes import ServedLanes
 from rlmesh_trio.wire.served_env import decode_served, encode_served_error, read_served_id
 
 __all__ = ("ABANDON_AFTER", "DRAIN", "Session")
+
+logger = logging.getLogger("rlmesh_trio")
 
 ABANDON_AFTER = 3.0
 DRAIN = 2.0
@@ -135,6 +138,10 @@ class Session:
             self._refuse(operation, failure)
             if not failure.recoverable:
                 self._end()
+        except (Exception, SystemExit) as crash:
+            logger.exception("a request of a client could not be carried out")
+            self._refuse(operation, EndpointError("INTERNAL", f"the server failed: {type(crash).__name__}: {crash}"))
+            self._end()
 
     def _refuse(self, operation: Operation, failure: EndpointError) -> None:
         request = operation.request
