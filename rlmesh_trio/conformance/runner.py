@@ -306,7 +306,7 @@ class TargetRun:
         """Whether a check that nobody selected has something to say after all."""
         return run.selected or finding.verdict in ("fail", "warn", "known", "error")
 
-    def outcome(self, ended: str) -> TargetOutcome:
+    def outcome(self, ended: str = "") -> TargetOutcome:
         """The target's outcome. *ended* is why what has no result has none, if the run did not end by itself."""
         reason = ended or ("the target was lost" if self._lost else "")
         if not reason and self._is_enough():
