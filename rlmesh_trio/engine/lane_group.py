@@ -11,6 +11,7 @@ from math import inf
 from time import perf_counter_ns
 
 import attrs
+import trio
 
 from rlmesh_trio.endpoints.env import Env
 from rlmesh_trio.engine.announcer import Announcer, FinishedEpisode
@@ -362,8 +363,15 @@ class LaneGroup:
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
     async def _announce_deferred(self) -> None:
+        """Tell of all of them, also when whoever hears of one is cancelled: they are counted."""
+        cancelled: trio.Cancelled | None = None
         while self._deferred:
-            await self._announcer.completed(self._deferred.pop(0))
+            try:
+                await self._announcer.completed(self._deferred.pop(0))
+            except trio.Cancelled as cut_short:
+                cancelled = cut_short
+        if cancelled is not None:
+            raise cancelled
 
     def _end_on_model(self, lanes: Sequence[LaneSlot]) -> None:
         """Queue the lanes' episodes for eviction: each id the model predicted on, once."""

@@ -141,3 +141,12 @@ async def test_a_listener_behind_one_that_is_cut_short_misses_nothing(autojump_c
     spec, model, hooks = lane_spec(2, 3, on_env_error=RETRY), StrictModel(), Recorder()
     report = await run_session(spec, env, model, hooks=HookGroup(Slow(), hooks))
     check(spec, report, model, hooks)
+
+
+async def test_episodes_that_end_together_are_all_told_of(autojump_clock: trio.testing.MockClock) -> None:
+    """Both lanes end with one step; the session is cancelled while the first of them is told of."""
+    declared = contract(AutoresetMode.DISABLED, 2)
+    spec, hooks = vector_spec(2, None, env_contract=declared, partial_reset=True), Recorder()
+    with trio.move_on_after(0.5):
+        await run_session(spec, ScriptedEnv(3, 3), StrictModel(), hooks=HookGroup(Slow(), hooks))
+    assert [event.episode_index for event in hooks.of(EpisodeCompleted)] == [1, 2]
