@@ -141,7 +141,8 @@ def difference_lines(
         f"{label:<{max(map(len, labels))}}  {head:<{max(map(len, heads))}}  {what} = {_side(difference, side)}"
         for side, (label, head) in enumerate(zip(labels, heads, strict=True))
     ]
-    return lines[0], "   ".join([lines[1], *_remarks(difference)])
+    before = sum(not isinstance(op, Wait) for op in scripts[0].ops[: difference.op])
+    return lines[0], "   ".join([lines[1], "; ".join(_remarks(difference, before))]).rstrip()
 
 
 def _head(difference: Difference, script: Script, side: int) -> str:
@@ -156,8 +157,10 @@ def _side(difference: Difference, side: int) -> str:
     return f"{_FLOATS[len(bits)](value)}   ({bits})"
 
 
-def _remarks(difference: Difference) -> Iterator[str]:
+def _remarks(difference: Difference, before: int) -> Iterator[str]:
     if difference.ulps is not None:
         yield f"{difference.ulps} ulp apart"
+    if before:
+        yield "the reset is equal" if before == 1 else f"the {before} answers before are equal"
     if difference.info_only:
-        yield "everything but infos is equal"
+        yield "everything but infos is equal to the end"
