@@ -24,7 +24,6 @@ _WINDOWS_KEPT = 16
 _EAGER_WINDOWS_NEEDED = 2
 _TRIAL_WINDOWS = 8
 _FIRST_REST = 32
-_SHORTEST = 1e-9
 _NO_TIME = 1e-9
 _SHARES = np.linspace(0.0, 1.0, 17)[1:]
 
@@ -37,8 +36,8 @@ class PredictTime:
     per_row: float
 
     def seconds(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For each number of *rows*; below one row a predict takes as long as for one, and no predict takes no time."""
-        return np.maximum(self.fixed + self.per_row * np.maximum(rows, 1.0), _SHORTEST)
+        """For each number of *rows*; below one row a predict takes as long as for one."""
+        return self.fixed + self.per_row * np.maximum(rows, 1.0)
 
 
 class Adaptive:
