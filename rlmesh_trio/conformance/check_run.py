@@ -13,7 +13,9 @@ import trio
 from rlmesh_trio.conformance.blob import contract_digest
 from rlmesh_trio.conformance.cases import ops_in, scripts_in
 from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost
+from rlmesh_trio.conformance.moot import moot_ops
 from rlmesh_trio.conformance.registry import Check, Lab
+from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.search import Broken, Search, tries_for
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.trimming import trimmed
@@ -63,6 +65,7 @@ class CheckRun:
     runs: int = 0
     tries: int = 0
     shrink_seconds: float = 0.0
+    moot: tuple[tuple[int, int], ...] = ()
     _counts_mild: bool = False
 
     @property
@@ -180,7 +183,7 @@ class CheckRun:
         broken = self.broken
         assert broken is not None
         started = trio.current_time()
-        trims = self.settings.shrink and broken.shrunk_from == broken.ops and scripts_in(broken.case) == (broken.case,)
+        trims = self.settings.shrink and broken.shrunk_from == broken.ops and isinstance(broken.case, Script)
         if trims:
             with trio.move_on_at(end):
                 broken.case, broken.evidence = await trimmed(broken.case, broken.evidence, self._breaks)
@@ -191,6 +194,10 @@ class CheckRun:
             await self._confirm(broken)
         if not self.runs:
             self.runs, self.tries = 1, self.tries + 1
+        if self.settings.shrink and isinstance(broken.case, Script):
+            seed = self.settings.seed_of(f"moot:{self.check.id}")
+            with trio.move_on_at(end):
+                self.moot = await moot_ops(broken.case, self._breaks, self.lab.facts, seed=seed)
 
     async def _breaks(self, case: Any) -> Evidence | None:
         for _ in range(tries_for(1.0)):
@@ -240,6 +247,7 @@ class CheckRun:
             tries=self.tries if failed else 1,
             shrunk_from=shown.shrunk_from,
             shrink_seconds=self.shrink_seconds if failed else 0.0,
+            moot=self.moot if failed else (),
         )
 
     def _verdict(self, blocked_by: str | None) -> tuple[VerdictName, str, Broken | None]:

@@ -32,6 +32,7 @@ PATIENCE = 5.0
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
+_LEAST_PATIENCE = 0.5
 _HANGS_FORGIVEN = 2
 
 
@@ -66,6 +67,7 @@ class TargetLab:
         self._local: dict[int, _Session] = {}
         self._hangs = 0
         self._last_loss = ""
+        self._missing_since: float | None = None
         self._asked = math.inf
         self._climbed: dict[str, float] = {}
         self.isolation: Isolation = "shared"
@@ -132,6 +134,14 @@ class TargetLab:
         await self.leave()
         if self.isolation == "process":
             await self._restart()
+        await self.bring_back()
+        return await self._play(script)
+
+    async def play_apart(self, script: Script) -> Trace:
+        """Play *script* on an env that nothing was played on before, as far as the target can be started again."""
+        if not self._target.restartable:
+            return await self.play_fresh(script)
+        await self._restart()
         await self.bring_back()
         return await self._play(script)
 
@@ -237,25 +247,29 @@ class TargetLab:
         self._hangs = 0
 
     async def _reopened(self) -> _Session:
+        """A new session, waited for as long as a lost target may take; what was cut short before counts as waited."""
         if self._target.ended:
             await self._restart()
-        until = trio.current_time() + PATIENCE
-        pause = _FIRST_PAUSE
+        if self._missing_since is None:
+            self._missing_since = trio.current_time()
+        until = self._missing_since + PATIENCE
+        pause, restarted = _FIRST_PAUSE, False
         while True:
+            left = until - trio.current_time()
             try:
-                return await self._opened(self._target.connect(PATIENCE))
+                session = await self._opened(self._target.connect(max(_LEAST_PATIENCE, left)))
+                break
             except SessionError as failure:
-                if trio.current_time() + pause < until and not self._target.ended:
+                if left > pause and not self._target.ended:
                     await trio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
                     continue
-                if not self._target.restartable:
+                if restarted or not self._target.restartable:
                     raise TargetLost(f"{self._target.name} did not come back: {failure}") from failure
             await self._restart()
-            try:
-                return await self._opened(self._target.connect(PATIENCE))
-            except SessionError as failure:
-                raise TargetLost(f"{self._target.name} was started again, in vain: {failure}") from failure
+            restarted, until = True, trio.current_time() + PATIENCE
+        self._missing_since = None
+        return session
 
     async def _opened(self, opening: AbstractAsyncContextManager[OpenEnv]) -> _Session:
         return await self._nursery.start(_hold, opening)

@@ -144,7 +144,7 @@ class TargetRun:
         selected = {id for id in known if settings.selects(id)}
         wanted = with_blockers(selected, known)
         wanted -= {id for id in wanted - selected if settings.skips(id)}
-        for check in in_order(known[id] for id in wanted):
+        for check in in_order(check for id, check in known.items() if id in wanted):
             run = CheckRun(
                 check,
                 self.name,

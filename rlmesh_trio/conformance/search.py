@@ -154,10 +154,10 @@ class Search:
             return self._known[key]
         evidence = None
         with trio.CancelScope(deadline=self._ends_at) as scope:
-            self.examples += 1
             evidence = await self._until_broken(case)
         if scope.cancelled_caught:
             raise _Enough
+        self.examples += 1
         return evidence
 
     async def _until_broken(self, case: Any) -> Evidence | None:

@@ -11,12 +11,12 @@ import numpy as np
 
 from rlmesh_trio.conformance.coverage import Coverage
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.scripts import Op, Reset, Step
+from rlmesh_trio.conformance.scripts import Op, Reset, Row, Step
 from rlmesh_trio.conformance.traces import Answer
-from rlmesh_trio.contract import AutoresetMode, ValueSpace
+from rlmesh_trio.contract import AutoresetMode
 from rlmesh_trio.spaces import codec_for
 
-__all__ = ("Wanderer", "soak_steps")
+__all__ = ("ActionSampler", "Wanderer", "soak_steps")
 
 _OWN_RESTARTS = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 _LENGTHS = ((0.02, 240), (0.2, 60), (float("inf"), 12))
@@ -28,6 +28,23 @@ def soak_steps(coverage: Coverage, seconds: float) -> int:
     return next(steps for most, steps in _LENGTHS if pace <= most)
 
 
+class ActionSampler:
+    """Members of the target's action space as gymnasium samples them, one row after the other."""
+
+    def __init__(self, facts: Facts, *, seed: int) -> None:
+        space = facts.contract.action_space
+        self._codec = None if space is None else codec_for(space)
+        self._space: gymnasium.Space[Any] | None = None if space is None else copy.deepcopy(space.space)
+        if self._space is not None:
+            self._space.seed(seed % 2**31)
+
+    def row(self) -> Row:
+        """The next one."""
+        if self._space is None or self._codec is None:
+            return ()
+        return tuple(bytes(leaf) for leaf in self._codec.pack_rows([self._space.sample()]))
+
+
 class Wanderer:
     """Chooses the ops of one script of *steps* steps: sampled actions, each of them held for a few steps.
 
@@ -35,15 +52,10 @@ class Wanderer:
     """
 
     def __init__(self, facts: Facts, *, seed: int, steps: int) -> None:
-        contract = facts.contract
         self._facts = facts
         self._left = steps
         self._random = np.random.default_rng(seed)
-        self._space: ValueSpace | None = contract.action_space
-        self._sampled: gymnasium.Space[Any] | None = None
-        if self._space is not None:
-            self._sampled = copy.deepcopy(self._space.space)
-            self._sampled.seed(int(self._random.integers(2**31)))
+        self._actions = ActionSampler(facts, seed=seed)
         self._held: Step | None = None
         self._hold = 0
 
@@ -75,9 +87,4 @@ class Wanderer:
         return Reset(tuple(seeds), dict(self._facts.options) or None, lanes)
 
     def _step(self) -> Step:
-        lanes = range(self._facts.contract.num_envs)
-        if self._space is None or self._sampled is None:
-            return Step(tuple(() for _ in lanes))
-        codec = codec_for(self._space)
-        rows = [codec.pack_rows([self._sampled.sample()]) for _ in lanes]
-        return Step(tuple(tuple(bytes(leaf) for leaf in row) for row in rows))
+        return Step(tuple(self._actions.row() for _ in range(self._facts.contract.num_envs)))
