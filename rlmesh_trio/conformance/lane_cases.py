@@ -1,0 +1,237 @@
+"""Cases of the checks of lanes: a script, and the same with other lanes' parts redrawn, in another order, or cut out.
+
+A case is a tuple of scripts and numbers. Those that change a script hold both forms, so that a reader sees them.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from rlmesh_trio.conformance.registry import Facts
+from rlmesh_trio.conformance.scripts import Op, Reset, Script, Step
+from rlmesh_trio.conformance.strategies import example_script, lane_seeds, scripts
+from rlmesh_trio.contract import AutoresetMode
+
+__all__ = (
+    "BadResetCase",
+    "PartialCase",
+    "PermutedCase",
+    "RedrawnCase",
+    "SeedsCase",
+    "WidthCase",
+    "bad_reset_cases",
+    "bad_reset_example",
+    "of_width",
+    "partial_cases",
+    "partial_example",
+    "permuted_cases",
+    "permuted_example",
+    "redrawn_cases",
+    "redrawn_example",
+    "seeds_cases",
+    "seeds_example",
+    "width_cases",
+    "width_example",
+)
+
+RedrawnCase = tuple[Script, Script, int]
+"""A script, the same with other lanes changed, and the lane that was kept."""
+
+PermutedCase = tuple[Script, Script, tuple[int, ...]]
+"""A script, the same with its lanes in another order, and where each lane went."""
+
+SeedsCase = tuple[Script, int, int]
+"""A script in which all lanes do the same with different seeds, and two of the lanes."""
+
+PartialCase = tuple[Script, int]
+"""A script with a reset of some lanes at this place."""
+
+BadResetCase = tuple[Script, Reset, int]
+"""A script, a reset that has to be refused, and where to put it in."""
+
+WidthCase = tuple[Script, Script]
+"""A script of some lanes, and of more lanes with the same for the first."""
+
+_WIDTHS = (2, 3, 4, 8, 16)
+
+
+def redrawn_cases(facts: Facts) -> SearchStrategy[RedrawnCase]:
+    """One lane kept, one or more of the others redrawn, from another script."""
+    lanes = facts.contract.num_envs
+
+    def built(base: Script, other: Script, kept: int, changed: Sequence[int]) -> RedrawnCase:
+        redrawn = {lane for lane in changed if lane != kept} or {(kept + 1) % lanes}
+        return base, _mixed(base, other, redrawn), kept
+
+    place = st.integers(0, lanes - 1)
+    base, other = scripts(facts, steps=16, reseed=True), scripts(facts, steps=8, reseed=True)
+    return st.builds(built, base, other, place, st.lists(place, min_size=1, max_size=4))
+
+
+def redrawn_example(facts: Facts) -> RedrawnCase:
+    """Lane 0 kept, all others with other seeds, and the actions of one step later."""
+    base = example_script(facts)
+    later = example_script(facts, steps=3)
+    seeds = tuple([seed + 100 for seed in range(base.lanes)])
+    other = attrs.evolve(later, ops=(Reset(seeds), *later.ops[2:]))
+    return base, _mixed(base, other, range(1, base.lanes)), 0
+
+
+def _mixed(base: Script, other: Script, redrawn: Sequence[int] | set[int]) -> Script:
+    """*base* with what *other* has, over and over, for the lanes *redrawn*."""
+    seeds = cycle([op.seeds for op in other.ops if isinstance(op, Reset)])
+    actions = [op.actions for op in other.ops if isinstance(op, Step)]
+    rows = cycle(actions)
+    ops: list[Op] = []
+    for op in base.ops:
+        if isinstance(op, Reset):
+            given = next(seeds)
+            ops.append(Reset(tuple([given[i] if i in redrawn else seed for i, seed in enumerate(op.seeds)])))
+        elif isinstance(op, Step) and actions:
+            taken = next(rows)
+            ops.append(Step(tuple([taken[i] if i in redrawn else row for i, row in enumerate(op.actions)])))
+        else:
+            ops.append(op)
+    return attrs.evolve(base, ops=tuple(ops))
+
+
+def permuted_cases(facts: Facts) -> SearchStrategy[PermutedCase]:
+    """Lanes swapped in pairs, up to three times."""
+    lanes = facts.contract.num_envs
+
+    def built(base: Script, swaps: Sequence[tuple[int, int]]) -> PermutedCase:
+        order = list(range(lanes))
+        for one, distance in swaps:
+            other = (one + 1 + distance) % lanes
+            order[one], order[other] = order[other], order[one]
+        return _permuted(base, order)
+
+    swap = st.tuples(st.integers(0, lanes - 1), st.integers(0, lanes - 2))
+    return st.builds(built, scripts(facts, steps=16, reseed=True), st.lists(swap, min_size=1, max_size=3))
+
+
+def permuted_example(facts: Facts) -> PermutedCase:
+    """All lanes in reverse order."""
+    base = example_script(facts)
+    return _permuted(base, list(reversed(range(base.lanes))))
+
+
+def _permuted(base: Script, order: Sequence[int]) -> PermutedCase:
+    """*base* with lane ``i`` moved to lane ``order[i]``."""
+    came_from = {place: lane for lane, place in enumerate(order)}
+    ops = tuple([_moved(op, came_from) for op in base.ops])
+    return base, attrs.evolve(base, ops=ops), tuple(order)
+
+
+def _moved(op: Op, came_from: Mapping[int, int]) -> Op:
+    lanes = range(len(came_from))
+    if isinstance(op, Reset):
+        return Reset(tuple([op.seeds[came_from[lane]] for lane in lanes]))
+    if isinstance(op, Step):
+        return Step(tuple([op.actions[came_from[lane]] for lane in lanes]))
+    return op
+
+
+def seeds_cases(facts: Facts) -> SearchStrategy[SeedsCase]:
+    """All lanes with one lane's actions and seeds of their own, and two lanes."""
+    lanes = facts.contract.num_envs
+
+    def built(script: Script, seeds: tuple[int, ...], one: int, distance: int) -> SeedsCase:
+        return _alike(script, seeds), one, (one + 1 + distance) % lanes
+
+    numbers = st.integers(0, lanes - 1), st.integers(0, lanes - 2)
+    return st.builds(built, scripts(facts, steps=32), lane_seeds(lanes, distinct=True), *numbers)
+
+
+def seeds_example(facts: Facts) -> SeedsCase:
+    """Lanes 0 and 1, seeded 0 and 1."""
+    script = example_script(facts, steps=24)
+    return _alike(script, tuple(range(script.lanes))), 0, 1
+
+
+def _alike(script: Script, seeds: tuple[int, ...]) -> Script:
+    steps = [Step((op.actions[0],) * script.lanes) for op in script.ops if isinstance(op, Step)]
+    return attrs.evolve(script, ops=(Reset(seeds), *steps))
+
+
+def partial_cases(facts: Facts) -> SearchStrategy[PartialCase]:
+    """Resets of some lanes, somewhere behind the first reset."""
+    lanes = facts.contract.num_envs
+    chosen = st.sets(st.integers(0, lanes - 1), min_size=1, max_size=min(lanes - 1, 4)).map(sorted).map(tuple)
+
+    def built(base: Script, place: int, some: tuple[int, ...], seeds: tuple[int, ...]) -> PartialCase:
+        return _inserted(base, Reset(seeds[: len(some)], lanes=some), place)
+
+    base = scripts(facts, steps=12, fewest=1)
+    return st.builds(built, base, st.integers(0, 11), chosen, lane_seeds(min(lanes, 4)))
+
+
+def partial_example(facts: Facts) -> PartialCase:
+    """A reset of the last lane in the middle of an episode."""
+    base = example_script(facts, steps=6)
+    return _inserted(base, Reset((7,), lanes=(base.lanes - 1,)), 3)
+
+
+def bad_reset_cases(facts: Facts) -> SearchStrategy[BadResetCase]:
+    """Resets of a lane twice, of one that is not there, and with a seed too many or too few."""
+    lanes = facts.contract.num_envs
+    place = st.integers(0, lanes - 1)
+    bad = st.one_of(
+        place.map(lambda lane: Reset((1, 2), lanes=(lane, lane))),
+        st.integers(lanes, lanes + 3).map(lambda lane: Reset((1,), lanes=(lane,))),
+        place.map(lambda lane: Reset((1, 2), lanes=(lane,))),
+        st.just(Reset((1,), lanes=tuple(range(lanes)))),
+    )
+
+    def built(base: Script, reset: Reset, at: int) -> BadResetCase:
+        return base, reset, _inserted(base, reset, at)[1]
+
+    return st.builds(built, scripts(facts, steps=8, fewest=1), bad, st.integers(0, 7))
+
+
+def bad_reset_example(facts: Facts) -> BadResetCase:
+    """A reset of lane 0 twice."""
+    return example_script(facts, steps=3), Reset((1, 2), lanes=(0, 0)), 2
+
+
+def _inserted(base: Script, reset: Reset, place: int) -> PartialCase:
+    """*base* with *reset* before its op at *place*, counted around behind the first reset, and where that is."""
+    at = 1 + place % (len(base.ops) - 1)
+    return attrs.evolve(base, ops=(*base.ops[:at], reset, *base.ops[at:])), at
+
+
+def of_width(facts: Facts, lanes: int) -> Facts:
+    """*facts* of the same env opened in this process on so many lanes."""
+    contract = attrs.evolve(facts.contract, num_envs=lanes, autoreset_mode=AutoresetMode.DISABLED)
+    return attrs.evolve(facts, contract=contract, subset_step=True)
+
+
+def width_cases(facts: Facts) -> SearchStrategy[WidthCase]:
+    """Widths 1 to 16, the narrower with what the first lanes of the wider one do."""
+
+    def built(wide: Script, share: int) -> WidthCase:
+        return _narrowed(wide, 1 + share % (wide.lanes - 1)), wide
+
+    widths = st.sampled_from(_WIDTHS).flatmap(lambda lanes: scripts(of_width(facts, lanes), steps=12))
+    return st.builds(built, widths, st.integers(0, 14))
+
+
+def width_example(facts: Facts) -> WidthCase:
+    """One lane, and three."""
+    wide = example_script(of_width(facts, 3), steps=6)
+    return _narrowed(wide, 1), wide
+
+
+def _narrowed(wide: Script, lanes: int) -> Script:
+    ops: list[Op] = []
+    for op in wide.ops:
+        if isinstance(op, Reset):
+            ops.append(Reset(op.seeds[:lanes]))
+        elif isinstance(op, Step):
+            ops.append(Step(op.actions[:lanes]))
+        else:
+            ops.append(op)
+    return Script(lanes, tuple(ops))
