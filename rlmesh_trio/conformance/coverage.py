@@ -5,10 +5,12 @@ from collections.abc import Iterable
 
 import attrs
 
-from rlmesh_trio.conformance.scripts import Reset, Step, Wait
+from rlmesh_trio.conformance.scripts import Reset, Row, Step, Wait
 from rlmesh_trio.conformance.traces import Trace
 
 __all__ = ("Coverage",)
+
+_MOST_ACTIONS = 4096
 
 
 @attrs.define
@@ -16,8 +18,9 @@ class Coverage:
     """Counts over every script played on one target.
 
     ``steps`` are requests, ``lane_steps`` the lanes in them. ``terminated``, ``truncated`` and ``both`` count ends by
-    their flags, ``lengths`` episodes by their steps as far as their start and end were seen. ``refusals`` counts
-    answers by their error code. ``slowest`` is the longest that an operation took, in seconds.
+    their flags, ``lengths`` episodes by their steps as far as their start and end were seen. ``actions`` counts what
+    lanes were stepped with, the first 4096 different ones. ``refusals`` counts answers by their error code. ``slowest``
+    is the longest that an operation took, in seconds.
     """
 
     sessions: int = 0
@@ -35,6 +38,7 @@ class Coverage:
     both: int = 0
     refusals: Counter[str] = attrs.field(factory=Counter[str])
     lengths: Counter[int] = attrs.field(factory=Counter[int])
+    actions: Counter[Row] = attrs.field(factory=Counter[Row])
     slowest: float = 0.0
 
     def note(self, trace: Trace) -> None:
@@ -54,6 +58,7 @@ class Coverage:
                 self.steps += 1
                 self.partial_steps += bool(op.lanes)
                 self.lane_steps += len(answer.lanes)
+                self._note_actions(op.actions)
             if answer.refusal is not None:
                 self.refusals[answer.refusal.code] += 1
             elif isinstance(op, Reset):
@@ -61,6 +66,11 @@ class Coverage:
             else:
                 flags = zip(answer.lanes, answer.terminated, answer.truncated, strict=False)
                 self._note_ends(flags, ages)
+
+    def _note_actions(self, actions: Iterable[Row]) -> None:
+        for action in actions:
+            if len(self.actions) < _MOST_ACTIONS or action in self.actions:
+                self.actions[action] += 1
 
     def _note_ends(self, flags: Iterable[tuple[int, bool, bool]], ages: dict[int, int]) -> None:
         for lane, terminated, truncated in flags:
