@@ -29,6 +29,7 @@ KnownFault = Callable[[str, str], str | None]
 
 _RANKS: dict[Severity, int] = {"note": 0, "should": 1, "must": 2}
 _CONFIRMING_TRIES = 3
+_FLICKERING_TRIES = 7
 _MOST_CONFIRMING_TRIES = 20
 
 
@@ -213,7 +214,8 @@ class CheckRun:
             if evidence is not None:
                 self.runs += 1
                 broken.evidence = evidence
-            if self.tries >= _CONFIRMING_TRIES and (self.runs == self.tries or self.tries * self.runs >= 2 * 7):
+            enough = _CONFIRMING_TRIES if self.runs == self.tries else _FLICKERING_TRIES
+            if self.runs and self.tries >= enough:
                 return
 
     def _made(self, make: Callable[..., Any]) -> Any:
