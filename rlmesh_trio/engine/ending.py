@@ -1,8 +1,9 @@
 """The ending of a session, the same on every path: success, failure, cancellation from inside or outside, Ctrl-C.
 
-It runs shielded, each part under its own deadline, so that no outcome is lost and nothing can hang: episodes the model
-still holds are ended (unless a predict had to be abandoned), the session's telemetry is delivered, the model is
-released and the env closed side by side, and the last event tells how it went.
+It runs shielded, each part under its own deadline, so that no outcome is lost and nothing can hang: finished episodes
+that nobody was told of yet are announced, episodes the model still holds are ended (unless a predict had to be
+abandoned), the session's telemetry is delivered, the model is released and the env closed side by side, and the last
+event tells how it went.
 """
 
 import logging
@@ -23,6 +24,7 @@ __all__ = ("SUCCESS_REASON", "end_session")
 logger = logging.getLogger("rlmesh_trio")
 
 SUCCESS_REASON = "completed requested episodes"
+_SLOW_LISTENER = "a listener did not return within the close limit during route shutdown"
 
 
 async def end_session(
@@ -38,6 +40,7 @@ async def end_session(
     limit = spec.limits.service_close_timeout
     parts.listeners.hurry()
     with trio.CancelScope(shield=True):
+        await _announce_the_rest(groups, limit)
         if not parts.batcher.abandoned:
             await _evict_the_rest(parts.batcher, groups, limit)
         snapshot = parts.telemetry.session_snapshot()
@@ -67,6 +70,14 @@ def _reason(failure: BaseException | None) -> str:
     if failure is None:
         return SUCCESS_REASON
     return str(failure) or type(failure).__name__
+
+
+async def _announce_the_rest(groups: Iterable[LaneGroup], limit: float) -> None:
+    with trio.move_on_after(limit) as scope:
+        for group in groups:
+            await group.announce_finished()
+    if scope.cancelled_caught:
+        logger.warning(_SLOW_LISTENER)
 
 
 async def _evict_the_rest(batcher: Batcher, groups: Iterable[LaneGroup], limit: float) -> None:
@@ -107,4 +118,4 @@ async def _tell(notify: Callable[[Any], Awaitable[None]] | None, limit: float, e
     with trio.move_on_after(limit) as scope:
         await notify(event())
     if scope.cancelled_caught:
-        logger.warning("a listener did not return within the close limit during route shutdown")
+        logger.warning(_SLOW_LISTENER)

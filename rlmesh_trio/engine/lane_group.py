@@ -167,7 +167,7 @@ class LaneGroup:
         # What failed last may have cost the connection too, and the reset that followed found it out: one failure.
         is_aftermath = reconnected and self._failed_in == self._epoch
         self._failed_in = self._epoch
-        await self._announce_deferred()
+        await self.announce_finished()
         self._end_on_model(lanes)
         plan = self._plan_again()
         if plan is None:
@@ -324,7 +324,7 @@ class LaneGroup:
         self._drop_plan()
         self._deferred.extend(finished)
         if self._owns_resets:
-            await self._announce_deferred()
+            await self.announce_finished()
             self._end_on_model([lane for lane, _ in ended])
             return
         for lane, _ in ended:
@@ -349,7 +349,7 @@ class LaneGroup:
         route = self._parts.route
         self._roll_due = False
         self._buffer.withdraw()
-        await self._announce_deferred()
+        await self.announce_finished()
         self._end_on_model(rolled)
         for lane in rolled:
             granted = route.claim(1)
@@ -359,10 +359,11 @@ class LaneGroup:
 
     async def _stop(self) -> None:
         """The group is finished: what was waiting for a roll that will not come goes out now."""
-        await self._announce_deferred()
+        await self.announce_finished()
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
-    async def _announce_deferred(self) -> None:
+    async def announce_finished(self) -> None:
+        """Tell of the episodes that are counted and wait for their turn: each once."""
         """Tell of all of them, also when whoever hears of one is cancelled: they are counted."""
         cancelled: trio.Cancelled | None = None
         while self._deferred:

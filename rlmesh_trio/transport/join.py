@@ -191,7 +191,8 @@ class JoinStream(Generic[Arm, Payload]):
     def _fail(self, error: SessionError) -> None:
         if self._failure is not None:
             return
-        self._failure = error
+        # Who asks later finds the stream gone: what the peer said before that was no answer to them.
+        self._failure = error if isinstance(error, EndpointError) else _lost(f"{self._peer} sent nonsense: {error}")
         if self._pipe is not None:
             self._pipe.discard()
         tasks = list(self._waiting.values())

@@ -43,7 +43,7 @@ class TestThePartialReport:
         assert len(model.released) == env.closes == 1
         assert sorted(model.evicted) == sorted(model.predicted)
 
-    async def test_holds_an_episode_whose_announcement_waits_for_the_roll(
+    async def test_holds_an_episode_that_waits_for_the_roll_and_it_is_announced(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
         async def fail_fourth(lane: int, step: int) -> None:
@@ -56,7 +56,8 @@ class TestThePartialReport:
             await run_session(vector_spec(1, 5), env, ScriptedModel(), hooks=hooks)
         assert caught.value.report is not None
         assert [s.step_count for s in caught.value.report.episodes] == [3]
-        assert hooks.of(EpisodeCompleted) == []
+        assert [event.step_count for event in hooks.of(EpisodeCompleted)] == [3]
+        assert hooks.kinds[-3:] == ["EpisodeCompleted", "TelemetryTaken", "SessionFailed"]
 
     async def test_of_an_unbounded_session_counts_but_keeps_no_summaries(
         self, autojump_clock: trio.testing.MockClock

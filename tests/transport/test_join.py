@@ -240,7 +240,7 @@ async def test_a_goaway_that_leaves_the_stream_out_ends_it(plain: bool) -> None:
         assert "the peer is shutting down and will not answer" in str(await failing(chat))
 
 
-async def test_a_reply_that_makes_no_sense_fails_everybody(plain: bool) -> None:
+async def test_a_reply_that_makes_no_sense_fails_who_waits_and_ends_the_stream(plain: bool) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.answer()
         await words(stream)
@@ -248,9 +248,11 @@ async def test_a_reply_that_makes_no_sense_fails_everybody(plain: bool) -> None:
         await stream.closed()
 
     async with fake_server(serve) as address, joined(address, plain=plain) as chat:
-        for _ in range(2):
-            with trio.fail_after(LIMIT), pytest.raises(ProtocolError, match="that is no reply"):
-                await ask(chat, b"?")
+        with trio.fail_after(LIMIT), pytest.raises(ProtocolError, match="that is no reply"):
+            await ask(chat, b"?")
+        with trio.fail_after(LIMIT), pytest.raises(EndpointError, match=r"sent nonsense: .* no reply") as later:
+            await ask(chat, b"?")
+        assert later.value.code == "CONNECTION"
 
 
 @pytest.mark.parametrize("head", [b"\1\0\0\0\1x", b"\0\x7f\xff\xff\xffx"], ids=["compressed", "endless"])
