@@ -60,7 +60,7 @@ class Recoveries:
         restarts = max(map(self.attempt, slots))
         if policy.action == "quarantine" and not reconnected:
             if not others:
-                return Final("no other lane is left to play its episode: quarantine needs lanes")
+                return Final("no other lane is left to play its episode, and quarantine needs one")
             verdict = TakenOut()
         elif restarts >= policy.attempts:
             return Final(f"its episode was started again {restarts} time(s), as often as the policy allows")

@@ -57,7 +57,7 @@ def test_without_another_lane_there_is_nobody_to_play_it(capsys: pytest.CaptureF
     ran = run(capsys, "run", "tests.cli.toys:StuckWalk", *job)
     assert ran.status == 1
     assert ran.error.endswith(
-        "--step-timeout sets this limit; no other lane is left to play its episode: quarantine needs lanes"
+        "--step-timeout sets this limit; no other lane is left to play its episode, and quarantine needs one"
     )
 
 

@@ -42,7 +42,7 @@ def test_quarantine_needs_somebody_else() -> None:
     assert recoveries.decide(LATE, [0], reconnected=False, others=1) == TakenOut()
     assert recoveries.attempt(0) == 1
     last = recoveries.decide(LATE, [0], reconnected=False, others=0)
-    assert last == Final("no other lane is left to play its episode: quarantine needs lanes")
+    assert last == Final("no other lane is left to play its episode, and quarantine needs one")
 
 
 def test_a_connection_that_stands_again_takes_no_lane_out() -> None:

@@ -82,7 +82,7 @@ async def test_the_last_lane_s_failure_is_final(action: Action, autojump_clock: 
     env, model, hooks = ScriptedEnv(2, 2, 2, faults=faults), StrictModel(), Recorder()
     with pytest.raises(EnvRpcError if isinstance(action, Fail) else OperationTimeout) as caught:
         await run_session(lane_spec(3, 20, **BOTH), env, model, hooks=hooks)
-    assert caught.value.__notes__ == ["no other lane is left to play its episode: quarantine needs lanes"]
+    assert caught.value.__notes__ == ["no other lane is left to play its episode, and quarantine needs one"]
     report = caught.value.report
     assert report is not None
     assert len({incident.env_index for incident in report.incidents}) == len(report.incidents) == 2
@@ -104,7 +104,7 @@ async def test_a_group_without_siblings_cannot_be_spared(
     env.before_step = hang
     with pytest.raises(OperationTimeout) as caught:
         await run_session(attrs.evolve(spec, **BOTH), env, StrictModel())
-    assert "quarantine needs lanes" in caught.value.__notes__[0]
+    assert "quarantine needs one" in caught.value.__notes__[0]
 
 
 async def test_two_lanes_that_fail_at_once_are_not_both_spared(autojump_clock: trio.testing.MockClock) -> None:
