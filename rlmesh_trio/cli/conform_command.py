@@ -135,16 +135,15 @@ def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, de
 async def _run(
     targets: Sequence[str], settings: Settings, checks: "Mapping[str, Check]", watcher: "Watcher"
 ) -> "Outcome":
+    from rlmesh_trio.conformance.background import open_background
     from rlmesh_trio.conformance.runner import run_checks
     from rlmesh_trio.conformance.targets import target_for
 
     opened = [target_for(target, token=settings.token, lanes=settings.lanes) for target in targets]
     interruption = Interruption()
-    async with trio.open_nursery() as helpers:
+    async with open_background() as helpers:
         await helpers.start(watch_signals, interruption)
-        outcome = await run_checks(opened, settings, checks=checks, watcher=watcher, scope=interruption.scope)
-        helpers.cancel_scope.cancel(reason="the run is over")
-    return outcome
+        return await run_checks(opened, settings, checks=checks, watcher=watcher, scope=interruption.scope)
 
 
 def _watcher(verbose: int) -> "Watcher":

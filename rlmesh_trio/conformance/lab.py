@@ -13,6 +13,7 @@ from typing import Any, Literal
 import attrs
 import trio
 
+from rlmesh_trio.conformance.background import open_background
 from rlmesh_trio.conformance.coverage import Coverage
 from rlmesh_trio.conformance.player import EpisodeIds, improvise, play
 from rlmesh_trio.conformance.raw_stream import RawStream, open_raw_stream
@@ -294,9 +295,8 @@ async def _hold(opening: AbstractAsyncContextManager[OpenEnv], task_status: trio
 @asynccontextmanager
 async def open_lab(target: Target, facts: Facts, *, step_timeout: float) -> AsyncGenerator[TargetLab]:
     """The lab of *target*, which is running. Its sessions are closed at the end of the block."""
-    async with trio.open_nursery() as nursery:
+    async with open_background() as nursery:
         yield TargetLab(target, facts, nursery, step_timeout=step_timeout)
-        nursery.cancel_scope.cancel(reason="the lab is closed")
 
 
 class SeenLab:

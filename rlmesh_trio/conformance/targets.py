@@ -10,6 +10,7 @@ from typing import Literal, Protocol, cast
 
 import trio
 
+from rlmesh_trio.conformance.background import open_background
 from rlmesh_trio.conformance.serving_process import ServingProcess
 from rlmesh_trio.endpoints.env import Env
 from rlmesh_trio.endpoints.local_env import Where, open_local_env
@@ -139,14 +140,13 @@ class ServedTarget:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve the env for the block."""
-        async with trio.open_nursery() as nursery:
+        async with open_background() as nursery:
             self._process = process = ServingProcess(self.source, self._lanes, nursery)
             try:
                 await process.start()
                 yield
             finally:
                 await process.end()
-            nursery.cancel_scope.cancel(reason="the target is done with")
 
     def connect(self, limit: float) -> AbstractAsyncContextManager[OpenEnv]:
         """A session with the process."""

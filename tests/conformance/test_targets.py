@@ -1,0 +1,155 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
+from rlmesh_trio.conformance.lab import open_lab
+from rlmesh_trio.conformance.scripts import Reset, Script, Step
+from rlmesh_trio.conformance.serving_process import ServingProcess
+from rlmesh_trio.conformance.settings import Settings
+from rlmesh_trio.conformance.targets import LocalTarget, ServedTarget, WireTarget, target_for
+from rlmesh_trio.contract import EnvContract
+from rlmesh_trio.errors import ConnectError
+from tests.conformance.scripted_env import Counting
+
+COUNTING = "tests.conformance.scripted_env:Counting"
+
+
+def raising() -> Any:
+    raise FileNotFoundError("no floor\nto walk on")
+
+
+def talking() -> Any:
+    print("made")
+    return Counting()
+
+
+def dying() -> Any:
+    os._exit(3)
+
+
+def test_what_a_target_is_follows_from_its_name() -> None:
+    wire = target_for("127.0.0.1:5555", token="secret")
+    assert isinstance(wire, WireTarget)
+    assert (wire.name, wire.kind, wire.token, wire.source) == ("127.0.0.1:5555", "wire", "secret", None)
+    served = target_for("CartPole-v1", lanes=4)
+    assert isinstance(served, ServedTarget)
+    assert (served.name, served.kind, served.source) == ("CartPole-v1", "factory", "CartPole-v1")
+    assert isinstance(target_for(COUNTING), ServedTarget)
+    local = target_for(Counting)
+    assert isinstance(local, LocalTarget)
+    assert (local.name, local.kind) == ("Counting", "local")
+    assert target_for(local) is local
+
+
+@pytest.mark.parametrize(
+    ("named", "lanes", "why"),
+    [("tcp://127.0.0.1", None, "bad address"), ("127.0.0.1:5555", 4, "lanes are for an env started here")],
+)
+def test_what_is_no_target_is_refused_in_one_line(named: str, lanes: int | None, why: str) -> None:
+    with pytest.raises(ConnectError, match=why) as refusal:
+        target_for(named, lanes=lanes)
+    assert "\n" not in str(refusal.value)
+
+
+async def test_an_env_is_served_by_a_process_that_can_be_killed_and_started_again() -> None:
+    target = ServedTarget(COUNTING, lanes=2)
+    async with target.running():
+        first = target.address
+        async with target.connect(5.0) as env:
+            assert env.contract.num_envs == 2
+            assert env.subset_step
+            assert package_of(env)[0] == "rlmesh_trio"
+            facts = facts_of(target, env, Settings(max_steps=9))
+        assert (facts.factory, facts.local, facts.served, facts.limit) == (True, True, True, 9)
+        assert not target.ended
+        await target.restart()
+        assert target.address != first
+        async with target.connect(5.0) as env:
+            assert env.contract.num_envs == 2
+    assert target.ended
+
+
+async def test_a_factory_that_is_no_name_goes_to_the_process_as_well(tmp_path: Path) -> None:
+    marker = tmp_path / "made"
+
+    def make() -> Counting:
+        marker.touch()
+        return Counting()
+
+    target = ServedTarget(make)
+    async with target.running(), target.connect(5.0):
+        assert marker.exists()
+    assert target.name.endswith("make")
+
+
+@pytest.mark.parametrize(
+    ("factory", "why"),
+    [
+        (f"{__name__}:raising", "FileNotFoundError: no floor"),
+        (f"{__name__}:dying", "the process to serve the env ended at once: no word"),
+        (f"{__name__}:missing", "has no attribute 'missing'"),
+        ("NoSuchEnv-v0", "NoSuchEnv"),
+    ],
+)
+async def test_an_env_that_cannot_be_served_is_told_in_one_line(factory: str, why: str) -> None:
+    with pytest.raises(ConnectError) as refusal:
+        async with ServedTarget(factory).running():
+            raise AssertionError
+    assert why in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+async def test_what_the_process_writes_is_kept() -> None:
+    target = ServedTarget(f"{__name__}:talking")
+    async with target.running():
+        await target.restart()
+        assert "made" in target.stderr, "the process before has said all it had to say"
+
+
+async def test_the_process_ends_with_its_parent() -> None:
+    async with trio.open_nursery() as nursery:
+        serving = ServingProcess(COUNTING, 1, nursery)
+        await serving.start()
+        process = serving._process  # pyright: ignore[reportPrivateUsage]
+        assert process is not None
+        assert process.stdin is not None
+        await process.stdin.aclose()
+        with trio.fail_after(10.0):
+            await process.wait()
+        assert serving.ended
+        await serving.end()
+        nursery.cancel_scope.cancel()
+
+
+async def test_facts_of_an_env_of_this_process() -> None:
+    target = LocalTarget("CartPole-v1", where="inline")
+    async with target.running(), target.connect(1.0) as env:
+        facts = facts_of(target, env, Settings(nondeterministic=True, ignored_leaves=("obs.a",), ulps=3))
+        assert package_of(env) == ("", "")
+    assert (facts.factory, facts.local, facts.served) == (False, True, False)
+    assert facts.limit == 500, "what gymnasium's registry says"
+    assert facts.capabilities == {"subset_step"}
+    assert (facts.nondeterministic, facts.ignored_leaves, facts.ulps) == (True, frozenset({"obs.a"}), 3)
+
+
+def test_a_server_whose_contract_cannot_be_read_has_no_spaces() -> None:
+    facts = unreadable_facts(WireTarget("127.0.0.1:5555"), Settings())
+    assert facts.contract.observation_space is None
+    assert isinstance(facts.contract, EnvContract)
+    assert facts.served
+
+
+async def test_a_played_script_is_the_same_here_and_there() -> None:
+    script = Script(1, (Reset((3,)), Step(((b"\x01" + bytes(7),),))))
+    target = ServedTarget(COUNTING)
+    async with target.running():
+        async with target.connect(5.0) as env:
+            facts = facts_of(target, env, Settings())
+        async with open_lab(target, facts, step_timeout=5.0) as lab:
+            served, local = await lab.play(script), await lab.play_local(script)
+    assert [answer.raw_leaves for answer in served.answers] == [answer.raw_leaves for answer in local.answers]
+    assert len(served.answers) == 2
