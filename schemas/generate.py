@@ -1,21 +1,25 @@
 """Generate from the .proto files what is made of them; `--check` only compares.
 
-That is `rlmesh_trio/wire/pb/`, `schemas/rlmesh.binpb`, and for recordings, which carry the schema they are written in,
-`rlmesh_trio/replay/recording.binpb`.
+That is `rlmesh_trio/wire/pb/`, `schemas/rlmesh.binpb`, and `rlmesh_trio/replay/schemas/`: a recording carries the
+schema of each of its channels, with what that message needs and nothing else.
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 SCHEMAS = Path(__file__).resolve().parent
 PACKAGE = SCHEMAS.parent / "rlmesh_trio" / "wire" / "pb"
 DESCRIPTORS = SCHEMAS / "rlmesh.binpb"
-RECORDING = SCHEMAS.parent / "rlmesh_trio" / "replay" / "recording.binpb"
-RECORDING_SCHEMA = "rlmesh_trio/recording/v1/recording.proto"
+CHANNELS = SCHEMAS.parent / "rlmesh_trio" / "replay" / "schemas"
+RECORDED = ("Run", "Episode", "Tick", "Decision")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,48 +28,73 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a generated file is out of date")
     check = parser.parse_args(arguments).check
     with tempfile.TemporaryDirectory() as scratch:
-        package = Path(scratch, "pb")
+        package, descriptors = Path(scratch, "pb"), Path(scratch, DESCRIPTORS.name)
         package.mkdir()
-        descriptors = {DESCRIPTORS: Path(scratch, DESCRIPTORS.name), RECORDING: Path(scratch, RECORDING.name)}
-        generate(package, descriptors)
-        if check:
-            return report_differences(package, descriptors)
-        shutil.rmtree(PACKAGE, ignore_errors=True)
-        shutil.copytree(package, PACKAGE)
-        for committed, fresh in descriptors.items():
-            shutil.copyfile(fresh, committed)
+        run_protoc(package, descriptors)
+        fresh = {PACKAGE / path.relative_to(package): path.read_bytes() for path in package.rglob("*.py")}
+        fresh[DESCRIPTORS] = descriptors.read_bytes()
+    described = FileDescriptorSet.FromString(fresh[DESCRIPTORS])
+    for message in RECORDED:
+        fresh[CHANNELS / f"{message}.binpb"] = needed_for(f".rlmesh_trio.recording.v1.{message}", described)
+    if check:
+        return report_differences(fresh)
+    for folder in (PACKAGE, CHANNELS):
+        shutil.rmtree(folder, ignore_errors=True)
+    for path, content in fresh.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     return 0
 
 
-def generate(package: Path, descriptors: dict[Path, Path]) -> None:
-    """Compile every schema into *package*, and descriptors of all and of a recording's into their files."""
+def run_protoc(package: Path, descriptors: Path) -> None:
+    """Compile every schema into *package* and *descriptors*; exit with a clear line when a tool is missing or fails."""
     plugin = Path(sys.executable).with_name("protoc-gen-python_betterproto")
     if not plugin.exists():
         raise SystemExit(f"{plugin} is missing: install the project's dev extra into this environment")
     sources = sorted(str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.proto"))
-    run_protoc(
+    command = [
+        *(sys.executable, "-m", "grpc_tools.protoc"),
+        f"--proto_path={SCHEMAS}",
         f"--plugin=protoc-gen-python_betterproto={plugin}",
         f"--python_betterproto_out={package}",
         "--include_imports",
-        f"--descriptor_set_out={descriptors[DESCRIPTORS]}",
+        f"--descriptor_set_out={descriptors}",
         *sources,
-    )
-    run_protoc("--include_imports", f"--descriptor_set_out={descriptors[RECORDING]}", RECORDING_SCHEMA)
-
-
-def run_protoc(*arguments: str) -> None:
-    """Run the compiler over the schemas; exit with its own words when it fails."""
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SCHEMAS}", *arguments]
+    ]
     done = subprocess.run(command, cwd=SCHEMAS, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"protoc failed:\n{done.stderr.strip()}")
 
 
-def report_differences(package: Path, descriptors: dict[Path, Path]) -> int:
+def needed_for(message: str, described: FileDescriptorSet) -> bytes:
+    """The descriptors of *message* (``.package.Name``) and of all it is made of."""
+    known = {f".{file.package}.{kind.name}": kind for file in described.file for kind in types_of(file)}
+    needed: set[str] = set()
+    waiting = {message}
+    while waiting:
+        needed |= waiting
+        # Every name of a type in the text of a type, also those of its map entries.
+        named = {name for kind in waiting for name in re.findall(r'type_name: "([^"]+)"', str(known[kind]))}
+        waiting = (named & known.keys()) - needed
+    kept = FileDescriptorSet()
+    for file in described.file:
+        slim = FileDescriptorProto(name=file.name, package=file.package, syntax=file.syntax)
+        for mine, theirs in ((slim.message_type, file.message_type), (slim.enum_type, file.enum_type)):
+            mine.extend(kind for kind in theirs if f".{file.package}.{kind.name}" in needed)
+        if types_of(slim):
+            slim.dependency.extend(name for name in file.dependency if name in {each.name for each in kept.file})
+            kept.file.append(slim)
+    return kept.SerializeToString(deterministic=True)
+
+
+def types_of(file: FileDescriptorProto) -> list[Any]:
+    """The messages and enums at the top of *file*."""
+    return [*file.message_type, *file.enum_type]
+
+
+def report_differences(fresh: dict[Path, bytes]) -> int:
     """Compare the fresh files with the committed ones; 1 when any differs, is missing or is left over."""
-    fresh = {PACKAGE / path.relative_to(package): path.read_bytes() for path in package.rglob("*.py")}
-    fresh |= {committed: path.read_bytes() for committed, path in descriptors.items()}
-    committed = {*PACKAGE.rglob("*.py"), *descriptors}
+    committed = {*PACKAGE.rglob("*.py"), *CHANNELS.glob("*"), DESCRIPTORS}
     stale = [
         path for path in sorted(committed | fresh.keys()) if not path.exists() or path.read_bytes() != fresh.get(path)
     ]

@@ -118,6 +118,14 @@ def lane_infos(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str,
 
     Where ``final_info`` is all there is, it is the infos.
     """
+    own = _part(infos, row, rows)
+    if infos.keys() <= _FAN_OUT:
+        final = own.get("final_info")
+        return dict(cast("Mapping[str, MetaValue]", final)) if isinstance(final, Mapping) else {}
+    return own
+
+
+def _part(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str, MetaValue]:
     own: dict[str, MetaValue] = {}
     for key, value in infos.items():
         if key.startswith("_") and key[1:] in infos:
@@ -126,14 +134,11 @@ def lane_infos(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str,
         if isinstance(mask, list) and len(mask) == rows and not mask[row]:
             continue
         if isinstance(value, dict):
-            own[key] = lane_infos(value, row, rows)
+            own[key] = _part(value, row, rows)
         elif isinstance(value, list) and len(value) == rows:
             own[key] = value[row]
         else:
             own[key] = value
-    if infos.keys() <= _FAN_OUT:
-        final = own.get("final_info")
-        return dict(cast("Mapping[str, MetaValue]", final)) if isinstance(final, Mapping) else {}
     return own
 
 

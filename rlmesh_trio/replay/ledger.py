@@ -128,8 +128,9 @@ class Ledger:
         if tick.error is None:
             episode.unanswered = True
             return
-        episode.error = tick.error.code
-        episode.hash.update(b"E" + action + _entry(len(tick.error.code)) + tick.error.code.encode())
+        code = episode.error = tick.error.code
+        if tick.reset is None:
+            episode.hash.update(b"E" + action + _entry(len(code)) + code.encode())
 
     def _end_by(self, episode: _Open, reply: EnvReply, flags: int) -> EndKind | None:
         """How the env says that *episode* ended with this answer: by its flags, or by a record of its id."""
@@ -197,6 +198,13 @@ class Ledger:
         if not ordinal or self.ordinal_on(lane) != ordinal:
             return []
         return [self._end(lane, end)]
+
+    def follow(self, told: Episode) -> list[Episode]:
+        """End the attempt that *told* tells of as it says, if it has not ended."""
+        episode = self._open.get(told.lane)
+        if episode is None or (episode.ordinal, episode.attempt) != (told.ordinal, told.attempt):
+            return []
+        return [self._end(told.lane, told.end)]
 
     def finish(self) -> list[Episode]:
         """The run is over: the episodes still under way, by lane."""

@@ -179,5 +179,5 @@ def follow(ledger: Ledger, entry: Entry) -> list[Episode]:
     if isinstance(entry, Tick):
         return ledger.take(entry)
     if isinstance(entry, Episode):
-        return ledger.end(entry.lane, entry.ordinal, entry.end)
+        return ledger.follow(entry)
     return []

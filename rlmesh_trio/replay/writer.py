@@ -90,9 +90,10 @@ class RecordingWriter:
     def _begin(self) -> dict[str, int]:
         mcap = self._mcap
         mcap.start(PROFILE, "rlmesh_trio")
-        described = files("rlmesh_trio.replay").joinpath("recording.binpb").read_bytes()
+        schemas = files("rlmesh_trio.replay") / "schemas"
         channels: dict[str, int] = {}
         for topic, message in CHANNELS.items():
+            described = (schemas / f"{message}.binpb").read_bytes()
             schema = mcap.register_schema(f"{PROFILE}.{message}", "protobuf", described)
             channels[topic] = mcap.register_channel(topic, "protobuf", schema)
         header = encode_header(self.header, self._digester.digest(self.header.contract.encoded_spec))
@@ -113,6 +114,10 @@ class RecordingWriter:
     def ticks(self) -> int:
         """How many ticks were recorded."""
         return self._ledger.ticks
+
+    def ordinal_on(self, lane: int) -> int:
+        """The ordinal of the episode under way on *lane*; 0 when there is none that counts."""
+        return self._ledger.ordinal_on(lane)
 
     def record_reset(
         self,
@@ -187,9 +192,9 @@ class RecordingWriter:
                 case Tick():
                     self._episodes(untold)
                     untold = self._write(entry)
-                case Episode(ordinal=ordinal):
-                    untold = [episode for episode in untold if episode.ordinal != ordinal]
-                    self._ledger.end(entry.lane, ordinal, entry.end)
+                case Episode():
+                    untold = [each for each in untold if (each.ordinal, each.attempt) != (entry.ordinal, entry.attempt)]
+                    self._ledger.follow(entry)
                     self._episodes((entry,))
                 case Decision():
                     self._add("/decision", encode_decision(entry))
