@@ -51,11 +51,12 @@ class Conversation:
 
     ``exchanges`` are in the order of the requests. ``strays`` are answers to nothing that was open. ``overtaken`` pairs
     each request that was answered too early with the one it overtook. ``fatal`` is the first exchange whose error was
-    not recoverable.
+    not recoverable. Without ``probing`` a long wait is a wait.
     """
 
-    def __init__(self, stream: RawStream, facts: Facts) -> None:
+    def __init__(self, stream: RawStream, facts: Facts, *, probing: bool = True) -> None:
         self.stream = stream
+        self.probing = probing
         self.exchanges: list[Exchange] = []
         self.strays: list[Received] = []
         self.overtaken: list[tuple[Exchange, Exchange]] = []
@@ -94,17 +95,18 @@ class Conversation:
         """Wait until nothing is open, the stream has ended, or it is plain that no answer will come."""
         probe: Exchange | None = None
         while self._open and self.stream.ending is None:
-            if probe is None:
-                patience = self.stream.limit if self.stream.half_closed else _LONG
-            elif probe in self._open or any(each.move.lanes for each in self._open):
+            can_probe = self.probing and probe is None and not self.stream.half_closed
+            if can_probe:
+                patience = _LONG
+            elif probe is None or probe in self._open or any(each.move.lanes for each in self._open):
                 patience = self.stream.limit
             else:
                 patience = _LOST
             answer = await self.stream.receive(patience)
             if isinstance(answer, Received):
                 self._take(answer)
-            elif answer is None and (probe is not None or self.stream.half_closed):
-                return
+            elif answer is None and not can_probe:
+                self._open.clear()
             elif answer is None:
                 probe = self._ask(_PROBE, asked=False)
 
@@ -154,13 +156,15 @@ class Conversation:
         return exchange
 
     def _take(self, answer: Received) -> None:
-        exchange = next((each for each in self._open if each.sent.request_id == answer.request_id), None)
+        due = (each for each in self.exchanges if each.answer is None)
+        exchange = next((each for each in due if each.sent.request_id == answer.request_id), None)
         if exchange is None or answer.arm == "unreadable":
             self.strays.append(answer)
             return
-        if exchange is not self._open[0]:
-            self.overtaken.append((exchange, self._open[0]))
-        self._open.remove(exchange)
+        if exchange in self._open:
+            if exchange is not self._open[0]:
+                self.overtaken.append((exchange, self._open[0]))
+            self._open.remove(exchange)
         exchange.answer = answer
         if answer.error is not None and not answer.error.recoverable and self.fatal is None:
             self.fatal = exchange
@@ -178,17 +182,16 @@ class Conversation:
             self._fresh -= {lane for mask in masks for lane, ended in zip(lanes, mask, strict=False) if ended}
 
 
-async def hold(stream: RawStream, facts: Facts, moves: tuple[str, ...]) -> Conversation:
-    """Make *moves* on *stream*; those made ahead at the end are still open, until the caller settles or finishes.
+async def hold(stream: RawStream, facts: Facts, moves: tuple[str, ...], *, probing: bool = True) -> Conversation:
+    """Make *moves* on *stream*; those made ahead at the end are still open, until the caller concludes or finishes.
 
     Raises :exc:`~rlmesh_trio.errors.ConnectError` when the server refused the stream.
     """
     if stream.ending is not None:
         raise ConnectError(stream.ending.message)
-    conversation = Conversation(stream, facts)
+    conversation = Conversation(stream, facts, probing=probing)
     await conversation.open()
-    for text in moves:
-        if conversation.over:
-            break
-        await conversation.make(Move.parse(text))
+    for move in map(Move.parse, moves):
+        if not conversation.over or move.what == "leave":
+            await conversation.make(move)
     return conversation

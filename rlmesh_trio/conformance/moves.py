@@ -125,11 +125,10 @@ def _read(word: str, text: str) -> dict[str, object]:
 def move_lists(
     move: SearchStrategy[Move], *, last: SearchStrategy[Move] | None = None, most: int = MOST_MOVES
 ) -> SearchStrategy[tuple[str, ...]]:
-    """One to *most* moves, as texts, and a *last* one behind them. Shrinks to fewer and plainer ones."""
-    many = st.lists(move.map(str), min_size=1, max_size=most)
+    """One to *most* moves, as texts, of which *last* says what the last one is. Shrinks to fewer and plainer ones."""
     if last is None:
-        return many.map(tuple)
-    return st.tuples(many, last.map(str)).map(lambda both: (*both[0], both[1]))
+        return st.lists(move.map(str), min_size=1, max_size=most).map(tuple)
+    return st.tuples(st.lists(move.map(str), max_size=most - 1), last.map(str)).map(lambda both: (*both[0], both[1]))
 
 
 def good_moves(facts: Facts, *, ahead: bool = False, timeouts: bool = False) -> SearchStrategy[Move]:

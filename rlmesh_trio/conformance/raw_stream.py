@@ -112,6 +112,7 @@ class RawStream:
         self._inbox: deque[Received] = deque()
         self._news = ParkingLot()
         self._pipe: Pipe | None = None
+        self._abandoned = False
 
     @property
     def now(self) -> float:
@@ -154,6 +155,12 @@ class RawStream:
             pipe.abandon()
         else:
             await self._channel.drop()
+
+    def abandon(self) -> None:
+        """Reset the stream if it has not ended; whatever happens from now on is not told."""
+        self._abandoned = True
+        if self._pipe is not None and self.ending is None:
+            self._pipe.abandon()
 
     async def handshake(self, generation: str = GENERATION) -> pb.HandshakeResponse:
         """Shake hands on the same connection, as a peer of *generation*.
@@ -223,7 +230,7 @@ class RawStream:
         self._end("refused", status, why)
 
     def _end(self, how: Literal["status", "broken", "refused", "left"], status: str, message: str) -> None:
-        if self.ending is None:
+        if self.ending is None and not self._abandoned:
             self.ending = Ended(self.now, how, status, message)
             self.log.append(self.ending)
             self._news.unpark_all()
@@ -250,8 +257,7 @@ async def open_raw_stream(
         try:
             yield stream
         finally:
-            with trio.CancelScope(shield=True):
-                await stream.leave("reset")
+            stream.abandon()
 
 
 async def _opened(address: str, limit: float, channel: Channel) -> RawStream:

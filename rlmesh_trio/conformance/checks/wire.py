@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from rlmesh_trio.conformance.checks.wire_sessions import next_session
 from rlmesh_trio.conformance.conversation import Conversation, Exchange, hold
 from rlmesh_trio.conformance.moves import (
     LEAF_FLAWS,
@@ -22,6 +21,7 @@ from rlmesh_trio.conformance.moves import (
     unsupported_moves,
     wrong_moves,
 )
+from rlmesh_trio.conformance.next_session import next_session
 from rlmesh_trio.conformance.registry import Facts, Lab, check
 from rlmesh_trio.conformance.sequence import draw, told
 from rlmesh_trio.conformance.verdicts import Evidence
@@ -31,11 +31,25 @@ __all__ = ("deadline", "malformed", "one_answer", "recoverable_honest", "unsuppo
 _SLACK = 0.25
 _REFUSALS = ("UNSUPPORTED", "INVALID_ACTION")
 _FEW = 8
+_ACTION_FLAWS = (*LEAF_FLAWS, *TEXT_FLAWS)
 
 
 def _seen(conversation: Conversation, signature: str, what: str, meaning: str, *, times: bool = False) -> Evidence:
     lines = (what, *draw(conversation.log, times=times))
     return Evidence(lines, signature, meaning, blame="server")
+
+
+def _judged(conversation: Conversation) -> list[Exchange]:
+    """What the moves of the case asked, less a good message that found the stream ended by the error before it."""
+    before: Exchange | None = None
+    judged: list[Exchange] = []
+    for each in conversation.exchanges:
+        erred = before is not None and before.answer is not None and before.answer.error is not None
+        lost = each.answer is None and conversation.stream.ending is not None and each.move.flaw not in MESSAGE_FLAWS
+        if each.asked and not (lost and erred):
+            judged.append(each)
+        before = each
+    return judged
 
 
 def _whole(facts: Facts, moves: Iterable[str]) -> tuple[str, ...]:
@@ -123,9 +137,7 @@ async def unsupported(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     async with lab.raw_stream() as stream:
         conversation = await hold(stream, lab.facts, case)
         await conversation.conclude()
-    for each in conversation.exchanges:
-        if not each.asked:
-            continue
+    for each in _judged(conversation):
         error = each.answer.error if each.answer is not None else None
         name = _kind(each.move)
         if error is None:
@@ -154,7 +166,9 @@ def _kind(move: Move) -> str:
     severity="must",
     requirement="Bytes that are no action, or no request, get an error; the server takes no harm.",
     rule='edition 2026.06, "Ordering" and "Value Conformance"',
-    cases=lambda facts: move_lists(flaws(facts, (*LEAF_FLAWS, *TEXT_FLAWS, *MESSAGE_FLAWS)), most=_FEW),
+    cases=lambda facts: move_lists(
+        flaws(facts, _ACTION_FLAWS), last=flaws(facts, (*_ACTION_FLAWS, *MESSAGE_FLAWS)), most=_FEW
+    ),
     example=lambda _: ("step !leaf-short:1", "step !leaf-long:1", "step !leaf-missing:1", "step !message-cut:1"),
     applies=lambda facts: None if has_leaves(facts) else "needs an action space with leaves",
     after=("wire.one-answer", "wire.survives"),
@@ -164,8 +178,8 @@ async def malformed(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     async with lab.raw_stream() as stream:
         conversation = await hold(stream, lab.facts, case)
         await conversation.conclude()
-    for each in conversation.exchanges:
-        if each.asked and (evidence := _not_refused(conversation, each)) is not None:
+    for each in _judged(conversation):
+        if (evidence := _not_refused(conversation, each)) is not None:
             return evidence
     trouble = await next_session(lab)
     if trouble is None:
@@ -214,7 +228,7 @@ async def deadline(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
 
 async def _late(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     async with lab.raw_stream() as stream:
-        conversation = await hold(stream, lab.facts, case)
+        conversation = await hold(stream, lab.facts, case, probing=False)
         await conversation.conclude()
     for each in conversation.exchanges:
         limit = each.move.timeout_ms / 1000
@@ -241,7 +255,7 @@ async def _late(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     rule='edition 2026.06, "Timeouts and Errors"',
     cases=lambda facts: move_lists(st.one_of(wrong_moves(facts), good_moves(facts))),
     example=lambda facts: (*map(str, unsupported_moves(facts)), f"configure edition={OTHER_EDITION}"),
-    after=("wire.one-answer",),
+    after=("wire.one-answer", "wire.survives"),
 )
 async def recoverable_honest(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     """Provoke errors, and see whether what they promise of the session is so."""

@@ -1,0 +1,91 @@
+"""The wire checks on a scripted server: each of its faults fails one check and no other, and none fails none."""
+
+import attrs
+import pytest
+
+from tests.conformance.broken_server import FAULTS, ScriptedServer, scripted_server
+from tests.conformance.wire_labs import WIRE_CHECKS, failing, judged_by_wire, lab_at, search_at, searched
+
+SLOW = {"ignores timeout_ms": 0.15}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlmesh_trio.conformance.next_session._AGAIN", 0.3)
+    monkeypatch.setattr("rlmesh_trio.conformance.conversation._LONG", 0.1)
+    monkeypatch.setattr("rlmesh_trio.conformance.conversation._LOST", 0.1)
+    monkeypatch.setattr("rlmesh_trio.conformance.conversation._ENDING", 0.2)
+    monkeypatch.setattr("rlmesh_trio.conformance.checks.wire._SLACK", 0.1)
+    monkeypatch.setattr("rlmesh_trio.conformance.checks.wire_sessions._AT_ONCE", 0.3)
+    monkeypatch.setattr("rlmesh_trio.conformance.checks.wire_sessions._DRAINED", 0.5)
+
+
+NOT_IN_AN_EXAMPLE = {
+    "takes broken texts": ("step !text-bytes:1",),
+    "keeps a reset stream's place": ("step", "leave reset"),
+}
+
+
+def server_with(fault: str) -> ScriptedServer:
+    return ScriptedServer(fault, step_seconds=SLOW.get(fault, 0.0))
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in NOT_IN_AN_EXAMPLE])
+async def test_each_fault_fails_one_check_and_no_other(fault: str) -> None:
+    found = await failing(server_with(fault))
+    assert list(found) == [FAULTS[fault]], found
+
+
+@pytest.mark.parametrize("fault", NOT_IN_AN_EXAMPLE)
+async def test_a_fault_that_takes_a_case_of_its_own(fault: str) -> None:
+    assert await judged_by_wire(FAULTS[fault], server_with(fault), NOT_IN_AN_EXAMPLE[fault]) is not None
+
+
+SMALL = {
+    "answers twice": ("step",),
+    "out of order": ("step ahead", "step"),
+    "loses an answer": ("step",),
+    "cuts the stream": ("render",),
+    "takes named lanes": ("step @0",),
+    "renders two lanes": ("render @0,1",),
+    "takes broken texts": ("step !text-bytes:1",),
+    "unreadable ends with OK": ("step !message-cut:1",),
+    "recoverable and ends": ("empty",),
+    "second client takes over": ("leave half-close",),
+    "close is answered twice": ("close ahead",),
+    "takes 4 MiB at most": ("step padding=4",),
+}
+
+
+@pytest.mark.parametrize("fault", SMALL)
+async def test_what_shows_a_fault_is_as_small_as_can_be(fault: str) -> None:
+    broken = await searched(FAULTS[fault], server_with(fault))
+    assert broken is not None
+    assert broken.case == SMALL[fault]
+
+
+CORRECT = {
+    "vector": ScriptedServer(),
+    "lanes": ScriptedServer(lanes=True, width=3),
+    "single": ScriptedServer(width=1, lanes=True),
+    "ends when asked": ScriptedServer(may_end=True),
+}
+
+
+@pytest.mark.parametrize("kind", CORRECT)
+async def test_a_correct_server_fails_nothing(kind: str) -> None:
+    assert await failing(CORRECT[kind]) == {}
+
+
+@pytest.mark.parametrize("kind", ["vector", "lanes"])
+async def test_nothing_is_found_on_a_correct_server(kind: str) -> None:
+    async with scripted_server(attrs.evolve(CORRECT[kind])) as address, lab_at(address) as lab:
+        for check in WIRE_CHECKS:
+            if check not in ("wire.shutdown", "wire.large"):
+                assert await search_at(lab, check, examples=6) is None, check
+
+
+async def test_a_server_that_takes_its_time_fails_nothing() -> None:
+    slow = ScriptedServer(step_seconds=0.3)
+    for check in ("wire.one-answer", "wire.deadline", "wire.survives", "wire.second-client", "wire.close"):
+        assert await judged_by_wire(check, slow) is None, check

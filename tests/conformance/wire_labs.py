@@ -1,0 +1,82 @@
+"""Wire checks on scripted servers: one server a check, which is asked about its example, or about a search."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from rlmesh_trio.conformance.checks import wire, wire_sessions
+from rlmesh_trio.conformance.facts import facts_of
+from rlmesh_trio.conformance.lab import TargetLab, open_lab
+from rlmesh_trio.conformance.registry import CHECKS, Facts
+from rlmesh_trio.conformance.search import Broken, Search
+from rlmesh_trio.conformance.settings import Settings
+from rlmesh_trio.conformance.targets import WireTarget
+from rlmesh_trio.conformance.verdicts import Evidence
+from tests.conformance.broken_server import ScriptedServer, scripted_server
+
+__all__ = ("WIRE_CHECKS", "failing", "judged_by_wire", "lab_at", "searched")
+
+WIRE_CHECKS = tuple(
+    name for name, check in CHECKS.items() if check.judge.__module__ in (wire.__name__, wire_sessions.__name__)
+)
+_LIMIT = 0.5
+_SEARCH_LIMIT = 30.0
+
+
+@asynccontextmanager
+async def lab_at(address: str, *, step_timeout: float = _LIMIT) -> AsyncGenerator[TargetLab]:
+    """A lab on the server at *address*, which may be shut down."""
+    target = WireTarget(address)
+    async with target.connect(5.0) as env:
+        facts = facts_of(target, env, Settings(allow_shutdown=True))
+    async with open_lab(target, facts, step_timeout=step_timeout) as lab:
+        yield lab
+
+
+async def judged_by_wire(check: str, server: ScriptedServer, case: Any = None) -> Evidence | None:
+    """What the judge of *check* says of *case*, by default the check's example, on *server*, a fresh one."""
+    async with scripted_server(attrs.evolve(server)) as address, lab_at(address) as lab:
+        return await CHECKS[check].judge(lab, example_of(check, lab.facts) if case is None else case)
+
+
+def example_of(check: str, facts: Facts) -> Any:
+    """The example of *check*; a large request is no larger than it has to be, for a server written in Python."""
+    example = CHECKS[check].example
+    assert example is not None
+    return ("step padding=5",) if check == "wire.large" else example(facts)
+
+
+async def searched(check: str, server: ScriptedServer, *, examples: int = 30, seed: int = 0) -> Broken | None:
+    """The smallest case that breaks *check* on *server*; ``None`` when none of *examples* does."""
+    async with scripted_server(attrs.evolve(server)) as address, lab_at(address) as lab:
+        return await search_at(lab, check, examples=examples, seed=seed)
+
+
+async def search_at(lab: TargetLab, check: str, *, examples: int, seed: int = 0) -> Broken | None:
+    """As :func:`searched`, on the target of *lab*."""
+    search = Search(
+        name=check,
+        settings=Settings(seed=seed),
+        attempt=lambda case: CHECKS[check].judge(lab, case),
+        climbed=lab.take_climbed,
+        on_broken=lambda case, evidence, shrinking: None,
+    )
+    ends = trio.current_time() + _SEARCH_LIMIT
+    cases = CHECKS[check].cases(lab.facts)
+    await search.run(cases, examples=examples, deadline=ends, shrink_limit=_SEARCH_LIMIT, end=ends)
+    return search.best
+
+
+async def failing(server: ScriptedServer) -> dict[str, str]:
+    """The checks whose examples fail on *server*, with their signatures, less those that a failed one blocks."""
+    found: dict[str, str] = {}
+    for check in WIRE_CHECKS:
+        if (
+            not found.keys() & set(CHECKS[check].after)
+            and (evidence := await judged_by_wire(check, server)) is not None
+        ):
+            found[check] = evidence.signature
+    return {check: signature for check, signature in found.items() if not found.keys() & set(CHECKS[check].after)}
