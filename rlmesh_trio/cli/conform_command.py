@@ -7,6 +7,7 @@ import click
 import trio
 
 from rlmesh_trio.cli.complaints import complain, show_traceback
+from rlmesh_trio.cli.conform_reports import report_options, reporting_from
 from rlmesh_trio.cli.conform_settings import ProjectCommand, names, reset_option, settings_from, tolerance
 from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
@@ -89,6 +90,7 @@ def conform_command() -> None:
 )
 @click.option("--allow-shutdown", is_flag=True, help="The server may be shut down.")
 @click.option("--database", metavar="DIR", type=click.Path(file_okay=False), help="Where found cases are kept.")
+@report_options
 @click.option("-v", "--verbose", count=True, help="Show scripts; twice: every request.")
 @click.option("--debug", is_flag=True, help="Show tracebacks and everything that is logged.")
 def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, debug: bool, **options: Any) -> int:
@@ -105,12 +107,14 @@ def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, de
       rlmesh-trio conform localhost:5555
       rlmesh-trio conform my_pkg.envs:make --lanes 4 --quick
       rlmesh-trio conform CartPole-v1 --only seed,lanes.* --seed 7
+      rlmesh-trio conform localhost:5555 localhost:5556 --report html=out.html
       rlmesh-trio conform list
 
     Exit status: 0 nothing that must hold failed; 1 something did (with --strict also a should); 2 wrong usage, no
     connection, or nothing was tested; 3 the target was lost; 4 a fault of this program; 130 interrupted. Ctrl-C ends
     the run in order and reports what was found.
     """  # noqa: D301 - click wants the backspace itself
+    reporting = reporting_from(options)
     settings = settings_from(options)
     try:
         load_extra("hypothesis", extra="conform", wanted_by="conform")
@@ -119,7 +123,8 @@ def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, de
 
             checks = load_checks(modules)
             refuse_unknown(settings, checks)
-            outcome = trio.run(_run, targets, settings, checks, _watcher(verbose))
+            with reporting.watched(_watcher(verbose), progress=not verbose) as watcher:
+                outcome = trio.run(_run, targets, settings, checks, watcher)
     except SessionError as refusal:
         complain(refusal)
         return NOT_STARTED
@@ -128,8 +133,7 @@ def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, de
             show_traceback(crash)
         complain(crash)
         return _KIT_FAULT
-    _show(outcome)
-    return outcome.status
+    return reporting.finish(outcome, verbose=verbose > 0)
 
 
 async def _run(
@@ -150,12 +154,3 @@ def _watcher(verbose: int) -> "Watcher":
     from rlmesh_trio.cli.conform_messages import Narrator
 
     return Narrator(verbose)
-
-
-def _show(outcome: "Outcome") -> None:
-    for finding in outcome.findings:
-        click.echo(f"{finding.verdict:8} {finding.check:30} {finding.reason}")
-        if finding.evidence is not None and finding.verdict != "note":
-            for line in finding.evidence.lines:
-                click.echo(f"    {line}")
-    click.echo(f"seed {outcome.settings.seed}")
