@@ -154,13 +154,13 @@ class Search:
             return self._known[key]
         evidence = None
         with trio.CancelScope(deadline=self._ends_at) as scope:
-            evidence = await self._until_broken(case)
+            evidence = await self._until_broken(case, scope)
         if scope.cancelled_caught:
             raise _Enough
         self.examples += 1
         return evidence
 
-    async def _until_broken(self, case: Any) -> Evidence | None:
+    async def _until_broken(self, case: Any, scope: trio.CancelScope) -> Evidence | None:
         tries = 1 if self.best is None else tries_for(self._broke / self._tried)
         for number in range(1, tries + 1):
             evidence = await self.attempt(case)
@@ -171,6 +171,7 @@ class Search:
             self._tried += number
             self._keep(case, evidence)
             if first:
+                scope.deadline = self._ends_at
                 await self._estimate(case)
             return evidence
         return None
