@@ -79,12 +79,13 @@ class ClientCalls(Handler):
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], Any]) -> None:
         """Take a call: a Join here and now, another one in a task of grpclib's loop."""
         fields = dict(cast("list[tuple[str, str]]", headers))
-        if fields.get(":path") != _JOIN or not fields.get("content-type", "").startswith("application/grpc"):
+        path = fields.get(":path")
+        if path in self.mapping or not fields.get("content-type", "").startswith("application/grpc"):
             super().accept(stream, headers, release_stream)
             return
         stream_id = stream.id
         assert stream_id is not None
-        refusal = self._host.refusal
+        refusal = self._host.refusal if path == _JOIN else (Status.UNIMPLEMENTED, f"there is no {path}")
         if not is_admitted(self._host.token, fields.get("authorization", "")):
             refusal = Status.UNAUTHENTICATED, "invalid env token"
         if refusal is None:

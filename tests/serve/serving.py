@@ -47,8 +47,7 @@ class Gated(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     async def reached(self) -> None:
         """Wait until a step has begun."""
-        while not self.begun.is_set():
-            await trio.sleep(0.005)
+        assert await trio.to_thread.run_sync(self.begun.wait, LIMIT)
         self.begun.clear()
 
 
@@ -64,5 +63,3 @@ def failed(reply: pb.JoinResponse) -> tuple[str, bool]:
     """The code of an error reply, and whether it calls itself recoverable."""
     assert reply.is_set("error"), reply
     return pb.EnvErrorCode(reply.error.code).name or "", reply.error.is_recoverable
-
-

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from rlmesh_trio.endpoints.local_env import Where
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.serve import serve_env
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
@@ -49,7 +50,7 @@ def raw_step(*leaves: bytes, lanes: tuple[int, ...] = ()) -> pb.JoinRequest:
 
 
 @each_place
-async def test_an_episode_from_configure_to_close(where: str) -> None:
+async def test_an_episode_from_configure_to_close(where: Where) -> None:
     async with asked(toy(), where=where) as (wire, _):
         assert (await wire.ask(configure("2026.06"))).is_set("configure")
         first = await wire.ask(reset("one", seeds=[7]))
@@ -131,7 +132,7 @@ async def test_a_refusal_changes_nothing(what: str) -> None:
 
 
 @each_place
-async def test_a_batch_with_one_bad_row_steps_no_lane(where: str) -> None:
+async def test_a_batch_with_one_bad_row_steps_no_lane(where: Where) -> None:
     async with asked([toy(0), toy(1)], where=where) as (wire, _):
         await wire.ask(reset("a", "b"))
         assert failed(await wire.ask(step(1, 9))) == ("INVALID_ACTION", True)
@@ -150,7 +151,7 @@ async def test_bytes_that_are_no_request_are_answered_once(data: bytes) -> None:
 
 @each_place
 @pytest.mark.parametrize("fault", ["raise", "nan", "shape"])
-async def test_a_whole_env_that_fails_ends_the_session(where: str, fault: Any) -> None:
+async def test_a_whole_env_that_fails_ends_the_session(where: Where, fault: Any) -> None:
     async with serve_env(toy(fault=Fault(fault, 1, once=True)), where=where) as server:
         async with env_wire(server.address) as wire:
             await wire.ask(reset("one"))
