@@ -4,7 +4,8 @@ The same NaN is equal to itself, and -0.0 is not 0.0. A tolerance in ulps, where
 observations, rewards and infos; flags, steps and whole numbers are always exact. What two equal runs may differ in does
 not count: wall-clock times, ids we did not send, warnings a server gives once a session, records of episodes that a
 reset cut short (they come when the server likes), leaves and infos that the user left out, and whatever a lane does
-between an end and the next reset where nobody restarts it. Nor does what follows a request that was never answered.
+between an end and the next reset where nobody restarts it. Nor does what follows a request that was never answered, or
+was refused when it stepped such a lane among others.
 """
 
 import struct
@@ -84,28 +85,39 @@ def first_difference(
 
 
 class _Side:
-    """One of the two traces: its answers by the number of the request, and the episode each lane is in."""
+    """One of the two traces: its answers by the number of the request, and the episode each lane is in.
 
-    def __init__(self, trace: Trace) -> None:
+    ``over`` are the lanes whose episode is over: who steps them, by themselves or among others, may get any answer.
+    """
+
+    def __init__(self, trace: Trace, goes_on: bool) -> None:
         self._script = trace.script
         self._places = [place for place, op in enumerate(trace.script.ops) if not isinstance(op, Wait)]
         self._answers = {answer.op: answer for answer in trace.answers}
         self._episodes: dict[int, str] = {}
+        self._goes_on = goes_on
+        self.over: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._places)
 
     def answer(self, number: int) -> Answer | None:
-        """The answer to request *number*, whose ids count from now on; call it in order."""
-        if number >= len(self._places):
+        """The answer to request *number*; ``None`` when there is none, or one that tells nothing. Call it in order."""
+        answer = self._answers.get(self._places[number]) if number < len(self._places) else None
+        if answer is None:
             return None
-        answer = self._answers.get(self._places[number])
-        if answer is not None and answer.refusal is None:
+        resets = isinstance(self._script.ops[answer.op], Reset)
+        if answer.refusal is None:
             self._episodes.update(zip(answer.lanes, answer.episode_ids, strict=False))
+            self.over.difference_update(answer.lanes if resets else ())
+        elif answer.refusal.code in _UNANSWERED or not (resets or self.over.isdisjoint(answer.lanes)):
+            return None
         return answer
 
-    def is_reset(self, answer: Answer) -> bool:
-        return isinstance(self._script.ops[answer.op], Reset)
+    def pass_ends(self, answer: Answer) -> None:
+        """Remember which lanes *answer* ended."""
+        if not self._goes_on:
+            self.over.update(lane for lane in answer.lanes if _ended(answer, lane))
 
     def record(self, answer: Answer, lane: int) -> EpisodeRecord | None:
         """The record of the episode that *lane* has just ended, if there is one."""
@@ -120,33 +132,30 @@ class _Side:
 
 class _Comparison:
     def __init__(self, a: Trace, b: Trace, facts: Facts, lanes: Mapping[int, int], autoresets: bool) -> None:
-        self._sides = _Side(a), _Side(b)
         self._facts = facts
         self._lanes = lanes
         self._mode = facts.contract.autoreset_mode
         self._goes_on = autoresets and self._mode in _RESTARTING
+        self._sides = _Side(a, self._goes_on), _Side(b, self._goes_on)
         space = facts.contract.observation_space
         self._leaves = () if space is None else space.leaves
 
     def differences(self) -> Iterator[Difference]:
         """All of them as long as only infos differ; what comes after another one means nothing."""
         a, b = self._sides
-        over: set[int] = set()
-        for number in range(max(len(a), len(b))):
+        for number in range(min(len(a), len(b))):
             x, y = a.answer(number), b.answer(number)
-            if x is None or y is None or _unanswered(x) or _unanswered(y):
+            if x is None or y is None:
                 return
-            if a.is_reset(x) and x.refusal is None:
-                over.difference_update(x.lanes)
-            pairs = [(lane, self._lanes[lane]) for lane in x.lanes if lane in self._lanes and lane not in over]
+            pairs = [(lane, self._lanes[lane]) for lane in x.lanes if lane in self._lanes and lane not in a.over]
             if x.refusal is not None or y.refusal is not None:
                 yield from self._refusals(x, y, pairs)
                 continue
             for lanes in pairs:
                 if lanes[1] in y.lanes:
                     yield from self._lane(x, y, lanes)
-                    if not self._goes_on and _ended(x, lanes[0]):
-                        over.add(lanes[0])
+            a.pass_ends(x)
+            b.pass_ends(y)
 
     def _refusals(self, x: Answer, y: Answer, pairs: list[tuple[int, int]]) -> Iterator[Difference]:
         codes = tuple("an answer" if answer.refusal is None else answer.refusal.code for answer in (x, y))
@@ -224,10 +233,6 @@ class _Comparison:
         found = info_spot(infos[0], infos[1], "record.final_info", self._facts.ulps)
         if found is not None:
             yield "info", *found
-
-
-def _unanswered(answer: Answer) -> bool:
-    return answer.refusal is not None and answer.refusal.code in _UNANSWERED
 
 
 def _ended(answer: Answer, lane: int) -> bool:

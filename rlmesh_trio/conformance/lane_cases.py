@@ -4,15 +4,14 @@ A case is a tuple of scripts and numbers. Those that change a script hold both f
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 
 import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.scripts import Op, Reset, Script, Step
-from rlmesh_trio.conformance.strategies import example_script, lane_seeds, scripts
+from rlmesh_trio.conformance.scripts import Op, Reset, Row, Script, Step
+from rlmesh_trio.conformance.strategies import action_space, actions, example_script, lane_seeds, scripts, seeds
 from rlmesh_trio.contract import AutoresetMode
 
 __all__ = (
@@ -59,43 +58,41 @@ _WIDTHS = (2, 3, 4, 8, 16)
 
 
 def redrawn_cases(facts: Facts) -> SearchStrategy[RedrawnCase]:
-    """One lane kept, one or more of the others redrawn, from another script."""
+    """One lane kept, and a few seeds and actions of others redrawn."""
     lanes = facts.contract.num_envs
 
-    def built(base: Script, other: Script, kept: int, changed: Sequence[int]) -> RedrawnCase:
-        redrawn = {lane for lane in changed if lane != kept} or {(kept + 1) % lanes}
-        return base, _mixed(base, other, redrawn), kept
+    def built(base: Script, kept: int, edits: Sequence[tuple[int, int, int, Row]]) -> RedrawnCase:
+        changed = base
+        for place, distance, seed, row in edits:
+            changed = _edited(changed, -1 - place % len(base.ops), (kept + 1 + distance) % lanes, seed, row)
+        return base, changed, kept
 
-    place = st.integers(0, lanes - 1)
-    base, other = scripts(facts, steps=16, reseed=True), scripts(facts, steps=8, reseed=True)
-    return st.builds(built, base, other, place, st.lists(place, min_size=1, max_size=4))
+    edit = st.tuples(st.integers(0, 31), st.integers(0, lanes - 2), seeds(), actions(action_space(facts)))
+    base = scripts(facts, steps=16, reseed=True)
+    return st.builds(built, base, st.integers(0, lanes - 1), st.lists(edit, min_size=1, max_size=8))
 
 
 def redrawn_example(facts: Facts) -> RedrawnCase:
-    """Lane 0 kept, all others with other seeds, and the actions of one step later."""
+    """Lane 0 kept, all others with other seeds, and with the actions of a step later."""
     base = example_script(facts)
-    later = example_script(facts, steps=3)
-    seeds = tuple([seed + 100 for seed in range(base.lanes)])
-    other = attrs.evolve(later, ops=(Reset(seeds), *later.ops[2:]))
-    return base, _mixed(base, other, range(1, base.lanes)), 0
+    changed = base
+    steps = [op for op in base.ops if isinstance(op, Step)]
+    for lane in range(1, base.lanes):
+        for place, later in enumerate([*steps, *steps[:1]]):
+            changed = _edited(changed, place, lane, 100 + lane, later.actions[lane])
+    return base, changed, 0
 
 
-def _mixed(base: Script, other: Script, redrawn: Sequence[int] | set[int]) -> Script:
-    """*base* with what *other* has, over and over, for the lanes *redrawn*."""
-    seeds = cycle([op.seeds for op in other.ops if isinstance(op, Reset)])
-    actions = [op.actions for op in other.ops if isinstance(op, Step)]
-    rows = cycle(actions)
-    ops: list[Op] = []
-    for op in base.ops:
-        if isinstance(op, Reset):
-            given = next(seeds)
-            ops.append(Reset(tuple([given[i] if i in redrawn else seed for i, seed in enumerate(op.seeds)])))
-        elif isinstance(op, Step) and actions:
-            taken = next(rows)
-            ops.append(Step(tuple([taken[i] if i in redrawn else row for i, row in enumerate(op.actions)])))
-        else:
-            ops.append(op)
-    return attrs.evolve(base, ops=tuple(ops))
+def _edited(script: Script, place: int, lane: int, seed: int, row: Row) -> Script:
+    """*script* with *seed* or *row* for one lane in the op at *place*, from the end if negative: that shrinks well."""
+    op = script.ops[place]
+    if isinstance(op, Reset):
+        op = attrs.evolve(op, seeds=(*op.seeds[:lane], seed, *op.seeds[lane + 1 :]))
+    elif isinstance(op, Step):
+        op = attrs.evolve(op, actions=(*op.actions[:lane], row, *op.actions[lane + 1 :]))
+    ops = list(script.ops)
+    ops[place] = op
+    return attrs.evolve(script, ops=tuple(ops))
 
 
 def permuted_cases(facts: Facts) -> SearchStrategy[PermutedCase]:
@@ -139,8 +136,8 @@ def seeds_cases(facts: Facts) -> SearchStrategy[SeedsCase]:
     """All lanes with one lane's actions and seeds of their own, and two lanes."""
     lanes = facts.contract.num_envs
 
-    def built(script: Script, seeds: tuple[int, ...], one: int, distance: int) -> SeedsCase:
-        return _alike(script, seeds), one, (one + 1 + distance) % lanes
+    def built(script: Script, given: tuple[int, ...], one: int, distance: int) -> SeedsCase:
+        return _alike(script, given), one, (one + 1 + distance) % lanes
 
     numbers = st.integers(0, lanes - 1), st.integers(0, lanes - 2)
     return st.builds(built, scripts(facts, steps=32), lane_seeds(lanes, distinct=True), *numbers)
@@ -152,9 +149,9 @@ def seeds_example(facts: Facts) -> SeedsCase:
     return _alike(script, tuple(range(script.lanes))), 0, 1
 
 
-def _alike(script: Script, seeds: tuple[int, ...]) -> Script:
+def _alike(script: Script, given: tuple[int, ...]) -> Script:
     steps = [Step((op.actions[0],) * script.lanes) for op in script.ops if isinstance(op, Step)]
-    return attrs.evolve(script, ops=(Reset(seeds), *steps))
+    return attrs.evolve(script, ops=(Reset(given), *steps))
 
 
 def partial_cases(facts: Facts) -> SearchStrategy[PartialCase]:
@@ -162,8 +159,8 @@ def partial_cases(facts: Facts) -> SearchStrategy[PartialCase]:
     lanes = facts.contract.num_envs
     chosen = st.sets(st.integers(0, lanes - 1), min_size=1, max_size=min(lanes - 1, 4)).map(sorted).map(tuple)
 
-    def built(base: Script, place: int, some: tuple[int, ...], seeds: tuple[int, ...]) -> PartialCase:
-        return _inserted(base, Reset(seeds[: len(some)], lanes=some), place)
+    def built(base: Script, place: int, some: tuple[int, ...], given: tuple[int, ...]) -> PartialCase:
+        return _inserted(base, Reset(given[: len(some)], lanes=some), place)
 
     base = scripts(facts, steps=12, fewest=1)
     return st.builds(built, base, st.integers(0, 11), chosen, lane_seeds(min(lanes, 4)))

@@ -17,6 +17,7 @@ __all__ = ("difference_lines", "op_text", "place_text", "row_text", "script_text
 _FEW = 8
 _MOST_OPS = 24
 _REPEATED = 3
+_MANY_ULPS = 1_000_000
 _FLOATS = {6: np.float16, 10: np.float32, 18: np.float64}
 
 
@@ -154,13 +155,14 @@ def _side(difference: Difference, side: int) -> str:
     value, bits = difference.values[side], difference.bits[side]
     if not isinstance(value, float) or len(bits) not in _FLOATS:
         return value_text(value)
-    return f"{_FLOATS[len(bits)](value)}   ({bits})"
+    return f"{_FLOATS[len(bits)](value)!s:<10} ({bits})"
 
 
 def _remarks(difference: Difference, before: int) -> Iterator[str]:
+    if difference.info_only:
+        yield "infos are all that differs"
+        return
     if difference.ulps is not None:
-        yield f"{difference.ulps} ulp apart"
+        yield f"{difference.ulps} ulp apart" if difference.ulps <= _MANY_ULPS else "far apart"
     if before:
         yield "the reset is equal" if before == 1 else f"the {before} answers before are equal"
-    if difference.info_only:
-        yield "everything but infos is equal to the end"

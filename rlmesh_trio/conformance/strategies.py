@@ -22,6 +22,7 @@ from rlmesh_trio.contract import ValueSpace
 from rlmesh_trio.messages import Metadata
 
 __all__ = (
+    "action_space",
     "actions",
     "example_script",
     "lane_seeds",
@@ -81,7 +82,7 @@ def resets(facts: Facts, *, seeded: bool = True, distinct: bool = False) -> Sear
 
 def pools(facts: Facts) -> SearchStrategy[tuple[Row, ...]]:
     """The few actions of one script. Raises :exc:`ValueError` for a target that declares no action space."""
-    return st.lists(actions(_action_space(facts)), min_size=1, max_size=_POOL).map(tuple)
+    return st.lists(actions(action_space(facts)), min_size=1, max_size=_POOL).map(tuple)
 
 
 def scripts(
@@ -175,12 +176,13 @@ def example_script(facts: Facts, *, steps: int = 12) -> Script:
     Each lane is one corner ahead of the one before it.
     """
     lanes = facts.contract.num_envs
-    corners = corner_rows(_action_space(facts))
+    corners = corner_rows(action_space(facts))
     played = [_step(corners, range(number, number + lanes)) for number in range(steps)]
     return Script(lanes, (Reset(tuple(range(lanes))), *played))
 
 
-def _action_space(facts: Facts) -> ValueSpace:
+def action_space(facts: Facts) -> ValueSpace:
+    """The target's action space. Raises :exc:`ValueError` when it declares none."""
     space = facts.contract.action_space
     if space is None:
         raise ValueError(f"{facts.name} declares no action space")

@@ -89,7 +89,7 @@ async def seed_distinct(lab: Lab, case: SeedsCase) -> Evidence | None:
     return Evidence(
         (
             f"lane {one} seeded {reset.seeds[one]} and lane {other} seeded {reset.seeds[other]}:"
-            f" equal for {len(alike) - 1} steps",
+            f" equal in {len(alike)} answers",
             "with the two seeds swapped: equal again, and both are other than before",
         ),
         "lanes are copies",
