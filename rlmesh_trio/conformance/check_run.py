@@ -42,7 +42,8 @@ class CheckRun:
     """The state of *check*: ``skip`` and ``error`` are reasons, ``broken`` the failure, ``cases`` those that were over.
 
     ``selected`` is false where the check is run only because others rest on it. ``forgives_mild`` says, when asked,
-    whether what weighs less than the check is explained by a check before.
+    whether what weighs less than the check is explained by a check before. ``stale`` says that something was found
+    which has to be looked for again.
     """
 
     check: Check
@@ -53,6 +54,7 @@ class CheckRun:
     known_fault: KnownFault
     selected: bool = True
     forgives_mild: Callable[[], bool] = lambda: False
+    stale: bool = False
     skip: str = ""
     error: str = ""
     cases: int = 0
@@ -112,6 +114,11 @@ class CheckRun:
             return None
         return evidence
 
+    def forget(self) -> None:
+        """Take back what was found: plays were not kept apart as they should have been."""
+        self.stale = self.stale or self.broken is not None or self.mild is not None
+        self.broken = self.mild = None
+
     async def try_example(self) -> None:
         """Ask about the check's fixed case, if it has one."""
         if self.check.example is None:
@@ -119,6 +126,7 @@ class CheckRun:
         case = self._made(self.check.example)
         evidence = await self.attempt(case)
         self.cases += 1
+        self.stale = False
         if evidence is not None:
             self.broken = Broken(case, evidence, ops_in(case))
             self.watcher.broke(self.target, self.check.id, evidence, self.broken.ops, shrinking=False)

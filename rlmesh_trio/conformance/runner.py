@@ -218,14 +218,16 @@ class TargetRun:
         self._watcher.phase_started(self.name, "search", tuple(run.check.id for run in runs if run.open))
         for place, run in enumerate(runs):
             if self._up(run, "search"):
+                if run.stale:
+                    await self._guarded(run, run.try_example)
                 now = trio.current_time()
                 deadline = now + max(0.0, until - now) / max(1, sum(other.open for other in runs[place:]))
                 # Whatever breaks now must leave half of the time to what may break after it.
                 limit = min(self._settings.shrink_time, (self._end - now) / 2)
                 end = min(self._end, deadline + limit)
                 await self._guarded(run, partial(run.search, deadline=deadline, end=end, shrink_limit=limit))
-                await self._mind_history(run)
             self._tell(run)
+            await self._mind_history(run)
 
     async def _soak(self, lab: TargetLab, runs: Sequence[CheckRun]) -> None:
         self._watcher.phase_started(self.name, "soak", tuple(run.check.id for run in runs if run.open))
@@ -273,7 +275,7 @@ class TargetRun:
 
     async def _mind_history(self, run: CheckRun) -> None:
         """Keep plays apart from now on where one has an effect on the next."""
-        if run.check.id != HISTORY_INDEPENDENT or run.broken is None:
+        if run.check.id != HISTORY_INDEPENDENT or run.broken is None or run.lab.isolation != "shared":
             return
         scripts = run.finding(None).scripts
         if len(scripts) >= 2:
@@ -281,6 +283,9 @@ class TargetRun:
             run.lab.isolation = await isolation_for(run.lab, before, after, restartable=self._target.restartable)
         else:
             run.lab.isolation = "session"
+        for other in self._runs.values():
+            if other.check.id not in self._told:
+                other.forget()
 
     async def _look_after(self, lab: TargetLab) -> None:
         """See whether the target is still there when the time is over."""
