@@ -47,6 +47,7 @@ _NAMES = {
     14: "UNAVAILABLE",
     16: "UNAUTHENTICATED",
 }
+_PEER_RESET = "the peer reset the stream"
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.25
 
@@ -80,13 +81,13 @@ class Received:
 class Ended:
     """The end of the stream: the server's status, or how else it ended.
 
-    ``how`` is ``"status"`` when the server finished the stream with ``status``, ``"broken"`` when it was reset or the
-    connection was lost, ``"refused"`` when it was never opened (``status`` may say why), and ``"left"`` when this side
-    has left without waiting.
+    ``how`` is ``"status"`` when the server finished the stream with ``status``, ``"reset"`` when it reset the stream,
+    ``"broken"`` when the connection was lost, ``"refused"`` when the stream was never opened (``status`` may say why),
+    and ``"left"`` when this side has left without waiting.
     """
 
     at: float
-    how: Literal["status", "broken", "refused", "left"]
+    how: Literal["status", "reset", "broken", "refused", "left"]
     status: str
     message: str
 
@@ -221,7 +222,7 @@ class RawStream:
 
     def broken(self, reason: str) -> None:
         """The stream was reset, or its connection is gone."""
-        self._end("broken", "", reason)
+        self._end("reset" if reason.startswith(_PEER_RESET) else "broken", "", reason)
 
     def refused(self, why: str) -> None:
         """The stream was not opened."""
@@ -229,7 +230,7 @@ class RawStream:
         self.ending = None
         self._end("refused", status, why)
 
-    def _end(self, how: Literal["status", "broken", "refused", "left"], status: str, message: str) -> None:
+    def _end(self, how: Literal["status", "reset", "broken", "refused", "left"], status: str, message: str) -> None:
         if self.ending is None and not self._abandoned:
             self.ending = Ended(self.now, how, status, message)
             self.log.append(self.ending)

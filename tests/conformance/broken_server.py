@@ -22,7 +22,7 @@ from rlmesh_trio.wire.pb.rlmesh.spaces import v1 as spaces_pb
 from rlmesh_trio.wire.strict import decode, encode, present, relay_field
 from tests.transport.fake_server import FakeConnection, FakeStream
 
-__all__ = ("FAULTS", "ScriptedServer", "scripted_server")
+__all__ = ("FAULTS", "ODD", "ScriptedServer", "scripted_server")
 
 FAULTS = {
     "answers twice": "wire.one-answer",
@@ -65,6 +65,16 @@ FAULTS = {
 }
 """Each fault, and the one check that a server with it fails."""
 
+ODD = {
+    "lanes overtake": "named lanes are answered as they finish",
+    "serves everybody": "a second client is served beside the first",
+    "answers the unreadable": "with an error that has no request id",
+    "resets what it cannot read": "the stream is reset",
+    "malformed is fatal": "an action that cannot be read ends the session, as the error says",
+    "restarts on a step": "a step before a reset starts the episode",
+}
+"""What a server may do as well."""
+
 _EDITION = "2026.06"
 _OBSERVATIONS = spaces.Box(-1e9, 1e9, (2,), np.float32)
 _ACTIONS = spaces.Dict({"move": spaces.Discrete(3), "say": spaces.Text(max_length=8, charset="abc")})
@@ -93,7 +103,7 @@ _Code = pb.EnvErrorCode
 
 @attrs.define(eq=False)
 class ScriptedServer:
-    """*fault* is one of ``FAULTS`` or empty.
+    """*fault* is one of ``FAULTS`` or ``ODD``, or empty.
 
     The env is *width* wide, a vector that restarts its lanes or, with *lanes*, lanes that can be named. A step takes
     *step_seconds*. With *may_end* a shutdown is accepted.
@@ -183,7 +193,7 @@ class ScriptedServer:
             await stream.closed()
         elif self._erred and self.fault == "refuses the next session":
             await stream.refuse(9, "not again")
-        elif self._occupant is None:
+        elif self._occupant is None or self.fault == "serves everybody":
             return True
         elif self.fault == "second client hangs":
             await stream.answer()
@@ -232,6 +242,11 @@ class ScriptedServer:
             self.stop.cancel()
         elif self.fault == "unreadable hangs":
             await stream.closed()
+        elif self.fault == "answers the unreadable":
+            await stream.send(encode(pb.JoinResponse(error=pb.EnvError(_Code.INTERNAL, "unreadable"))))
+        elif self.fault == "resets what it cannot read":
+            await stream.reset()
+            raise _StreamOver(None)
         raise _StreamOver(0 if self.fault == "unreadable ends with OK" else 3)
 
     async def _reply(self, stream: FakeStream, request: pb.JoinRequest, reply: pb.JoinResponse) -> None:
@@ -239,7 +254,7 @@ class ScriptedServer:
             await stream.connection.socket.aclose()
             raise _StreamOver(None)
         answers = self._answers(request, reply)
-        if self.fault == "out of order" and request.is_set("step") and not self._held:
+        if request.is_set("step") and not self._held and self._holds_back(request.step.env_indices):
             await trio.sleep(_MOMENT)
             if stream.buffer:
                 self._held = answers
@@ -247,6 +262,9 @@ class ScriptedServer:
         for answer in answers + self._held:
             await stream.send(answer)
         self._held = []
+
+    def _holds_back(self, lanes: list[int]) -> bool:
+        return self.fault == "out of order" or (self.fault == "lanes overtake" and lanes == [0])
 
     def _answers(self, request: pb.JoinRequest, reply: pb.JoinResponse) -> list[bytes]:
         """What is sent for *reply*: as a rule that, once."""
@@ -307,14 +325,15 @@ class ScriptedServer:
 
     async def _step(self, request: pb.StepRequest) -> pb.JoinResponse:
         lanes = self._lanes(request.env_indices)
-        if not self._started:
+        if not self._started and self.fault != "restarts on a step":
             raise _Refused(_Code.NOT_READY, "reset first")
         try:
             self._codec.check_members(request.action.leaves, len(lanes))
         except SpaceError as error:
             taken = {"takes short leaves": "bytes", "takes broken texts": "UTF-8"}.get(self.fault)
             if taken is None or taken not in error.why:
-                raise _Refused(_Code.INVALID_ACTION, str(error)) from error
+                lost = self.fault == "malformed is fatal"
+                raise _Refused(_Code.INVALID_ACTION, str(error), recoverable=not lost) from error
         limit = request.timeout_ms / 1000 if request.timeout_ms and self.fault != "ignores timeout_ms" else float("inf")
         with trio.move_on_after(limit) as scope:
             await trio.sleep(self.step_seconds)

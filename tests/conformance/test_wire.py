@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from tests.conformance.broken_server import FAULTS, ScriptedServer, scripted_server
+from tests.conformance.broken_server import FAULTS, ODD, ScriptedServer, scripted_server
 from tests.conformance.wire_labs import WIRE_CHECKS, failing, judged_by_wire, lab_at, search_at, searched
 
 SLOW = {"ignores timeout_ms": 0.15}
@@ -75,6 +75,11 @@ CORRECT = {
 @pytest.mark.parametrize("kind", CORRECT)
 async def test_a_correct_server_fails_nothing(kind: str) -> None:
     assert await failing(CORRECT[kind]) == {}
+
+
+@pytest.mark.parametrize("oddity", ODD)
+async def test_an_odd_server_that_is_correct_fails_nothing(oddity: str) -> None:
+    assert await failing(ScriptedServer(oddity, lanes=oddity == "lanes overtake")) == {}
 
 
 @pytest.mark.parametrize("kind", ["vector", "lanes"])

@@ -158,9 +158,9 @@ def _badly_closed(conversation: Conversation) -> tuple[str, str] | None:
     after=("wire.one-answer",),
 )
 async def large(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
-    """Step once in few bytes, and once in many."""
+    """Make the first step of an episode in few bytes, and then in many."""
     async with lab.raw_stream() as stream:
-        conversation = await hold(stream, lab.facts, ("step", *case))
+        conversation = await hold(stream, lab.facts, ("step", "reset", *case))
         await conversation.conclude()
     *plain, padded = [each for each in conversation.exchanges if each.asked]
     if not plain or plain[0].answer is None or plain[0].answer.error is not None:
