@@ -7,6 +7,7 @@ that names lanes concerns these alone; an error of a whole-width one ends the se
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, cast
 
@@ -65,11 +66,15 @@ class Operation:
 
     @property
     def timeout_ms(self) -> int:
-        """How many milliseconds a step or a reset may take; 0 for as many as it likes."""
+        """How many milliseconds it may take; 0 for as many as it likes."""
         request = self.request
         if request.target is not None:
             return request.target.timeout_ms
-        return request.reset.timeout_ms if request.reset is not None else 0
+        if request.reset is not None:
+            return request.reset.timeout_ms
+        with suppress(EndpointError):
+            return _decoded(pb.RenderRequest, request).timeout_ms if request.arm == "render" else 0
+        return 0
 
     def too_late(self) -> EndpointError:
         """What to answer when its time is up."""
@@ -147,15 +152,27 @@ class Operations:
     async def _reset(self, operation: Operation, reset: ResetRequest) -> bytes:
         started = perf_counter_ns()
         lanes = [lane for lane in reset.env_indices or self._all if lane in self._all]
+        if not reset.env_indices:
+            reset = self._fitted(reset)
         await self._lanes.mend(lanes)
-        if self._lanes.by_name and len(reset.seeds) == 1 and not reset.env_indices:
-            # As a vector env spreads it.
-            reset = attrs.evolve(reset, seeds=tuple(range(reset.seeds[0], reset.seeds[0] + len(self._all))))
         reply = await self._env.reset(reset)
         self._unready.update(lanes)
         message = self._replied(encode_served_reset, operation, reply, started)
         self._unready.difference_update(lanes)
         return message
+
+    def _fitted(self, reset: ResetRequest) -> ResetRequest:
+        """A reset of all lanes with a seed and an id for each, or none; a single seed is spread as by a vector env."""
+        width = len(self._all)
+        seeds = reset.seeds
+        if len(seeds) == 1:
+            if seeds[0] + width > 1 << 63:
+                raise EndpointError("INVALID_ACTION", f"the seed {seeds[0]} cannot be spread over {width} lanes", True)
+            seeds = tuple(range(seeds[0], seeds[0] + width))
+        for what, count in (("seeds", len(seeds)), ("episode ids", len(reset.episode_ids))):
+            if count not in (0, width):
+                raise EndpointError("INVALID_ACTION", f"{count} {what} for {width} lanes", True)
+        return attrs.evolve(reset, seeds=seeds)
 
     def _replied(self, encode: _Encoder, operation: Operation, reply: EnvReply, started: int) -> bytes:
         if operation.late:
@@ -188,6 +205,8 @@ class Operations:
         if self._env.contract.render_mode and lane in self._unready:
             raise EndpointError("NOT_READY", f"lane {lane} has to be reset before it is rendered", True)
         frame = await self._env.render(lane)
+        if operation.late:
+            raise operation.too_late()
         return encode_served_reply(request.request_id, "render", perf_counter_ns() - operation.arrived, frame=frame)
 
     def _configure(self, operation: Operation) -> bytes:

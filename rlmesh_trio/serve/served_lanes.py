@@ -6,6 +6,7 @@ over ready made cannot be made anew: a lane that is lost then stays so.
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import trio
 
@@ -52,7 +53,8 @@ class ServedLanes:
         """The env for the next client, nothing in it left of the one before."""
         for worker in self._workers:
             if not worker.broken:
-                await worker.new_session()
+                with suppress(EndpointError):  # It has just been found lost: the first reset will mend it.
+                    await worker.new_session()
         return LocalEnv(self._workers, self.contract)
 
     async def mend(self, lanes: Iterable[int]) -> None:

@@ -27,6 +27,8 @@ logger = logging.getLogger("rlmesh_trio")
 
 ABANDON_AFTER = 3.0
 DRAIN = 2.0
+# So many operations may be under way or wait their turn, or two for each lane, before no more is read.
+_LEAST_AHEAD = 64
 # How long a client that reads nothing may hold up the end of its call.
 _FINISH = 30.0
 
@@ -44,6 +46,8 @@ class Session:
         self._all = range(lanes.contract.num_envs)
         self._last: list[trio.Event | None] = [None] * len(self._all)
         self._running: set[Operation] = set()
+        self._ahead = max(_LEAST_AHEAD, 2 * len(self._all))
+        self._crowd_thinned = trio.Event()
         self._idle = trio.Event()
         self._alarm = trio.CancelScope()
         call.when_gone = self._abandon_soon
@@ -83,6 +87,8 @@ class Session:
     async def _listen(self, nursery: trio.Nursery) -> None:
         call, waits = self._call, self._lanes.waits
         while not self._over:
+            while len(self._running) >= self._ahead:
+                await self._crowd_thinned.wait()
             message = await call.next()
             if message is None:
                 return
@@ -122,6 +128,9 @@ class Session:
                 await self._carry_out(operation)
         finally:
             operation.done.set()
+            if len(self._running) >= self._ahead:
+                self._crowd_thinned.set()
+                self._crowd_thinned = trio.Event()
             self._running.discard(operation)
             if not self._running:
                 self._idle.set()

@@ -115,6 +115,8 @@ REFUSED = {
     "a lane that is not there": (step(1, lanes=[1]), "INVALID_ACTION"),
     "a lane twice": (step(1, 1, lanes=[0, 0]), "INVALID_ACTION"),
     "too many seeds": (reset("x", seeds=[1, 2], lanes=[0]), "INVALID_ACTION"),
+    "more seeds than lanes": (reset("x", seeds=[1, 2]), "INVALID_ACTION"),
+    "more ids than lanes": (reset("x", "y"), "INVALID_ACTION"),
     "no kind": (pb.JoinRequest(), "UNSUPPORTED"),
     "two lanes to render": (pb.JoinRequest(render=present(pb.RenderRequest(env_indices=[0, 0]))), "UNSUPPORTED"),
     "another lane to render": (pb.JoinRequest(render=present(pb.RenderRequest(env_indices=[1]))), "INVALID_ACTION"),

@@ -109,6 +109,21 @@ async def test_requests_sent_ahead_are_answered_in_order_also_after_the_client_h
     assert replies == [1, 2, 3, 4]
 
 
+async def test_more_is_sent_ahead_than_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_LEAST_AHEAD", 3)
+    env = Gated(length=100)
+    async with asked(env) as (wire, _):
+        await wire.ask(reset("a"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wire.ask, step(2))
+            await env.reached()
+            for _ in range(20):
+                nursery.start_soon(wire.ask, step(1))
+            await trio.sleep(0.02)
+            env.gate.set()
+        assert clocks(await wire.ask(step(1))) == [22]
+
+
 async def refused(address: str) -> bool:
     try:
         async with connect_env(address):

@@ -124,6 +124,12 @@ def rewritten(message: Any) -> bytes:
     return write(request_id, reply, reply.phases.queue_ns)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("env_reset_resp", "env_step_resp"))])
+def test_captured_replies_are_rewritten(name: str) -> None:
+    message = google(ENV_REPLY).FromString(load(name)[1])
+    assert google(ENV_REPLY).FromString(rewritten(message)) == message
+
+
 @settings(max_examples=150)
 @given(data=st.data())
 def test_every_reply_is_written(data: st.DataObject) -> None:
