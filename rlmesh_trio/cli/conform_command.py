@@ -1,6 +1,9 @@
 """``rlmesh-trio conform``: test env servers and env factories, and show the shortest scripts that break them."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+import warnings
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,7 +126,7 @@ def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, de
 
             checks = load_checks(modules)
             refuse_unknown(settings, checks)
-            with reporting.watched(_watcher(verbose), progress=not verbose) as watcher:
+            with reporting.watched(_watcher(verbose), progress=not verbose) as watcher, _envs_kept_quiet():
                 outcome = trio.run(_run, targets, settings, checks, watcher)
     except SessionError as refusal:
         complain(refusal)
@@ -148,6 +151,14 @@ async def _run(
     async with open_background() as helpers:
         await helpers.start(watch_signals, interruption)
         return await run_checks(opened, settings, checks=checks, watcher=watcher, scope=interruption.scope)
+
+
+@contextlib.contextmanager
+def _envs_kept_quiet() -> Generator[None]:
+    """Envs of this process do not write between the lines of a report, and what they warn of is the kit's doing."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def _watcher(verbose: int) -> "Watcher":

@@ -28,12 +28,14 @@ from rlmesh_trio.conformance.verdicts import Finding
 from rlmesh_trio.conformance.watching import Watcher
 from rlmesh_trio.errors import HandshakeError, SpaceError
 
-__all__ = ("TargetRun", "run_checks")
+__all__ = ("OPENING", "TargetRun", "run_checks")
+
+OPENING = 10.0
+"""How long a target may take to answer at first, in seconds."""
 
 _SEARCH_SHARE = 0.6
 _SOAK_SHARE = 0.1
 _EXAMPLES_SHARE = 0.5
-_OPENING = 10.0
 _LAST_LOOK = 0.7
 _HUNG_AFTER = 2.0
 _HUNG_TIMES = 10.0
@@ -101,7 +103,7 @@ class TargetRun:
         """Connect and learn what the target declares, without playing. Raises what connecting raises."""
         target, settings = self._target, self._settings
         try:
-            async with target.connect(_OPENING) as env:
+            async with target.connect(OPENING) as env:
                 self._facts = facts_of(target, env, settings)
                 package, version = package_of(env)
         except HandshakeError as failure:
