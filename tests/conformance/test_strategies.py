@@ -50,10 +50,11 @@ SPACES: list[tuple[gymnasium.Space[Any], Any]] = [
     (spaces.Tuple(()), ()),
 ]
 QUICK = settings(max_examples=60, database=None)
+SHRINKING = settings(database=None, phases=[Phase.generate, Phase.shrink])
 
 
 def plainest(strategy: SearchStrategy[Any]) -> Any:
-    return find(strategy, lambda _: True, settings=settings(database=None, phases=[Phase.generate, Phase.shrink]))
+    return find(strategy, lambda _: True, settings=SHRINKING)
 
 
 @pytest.mark.parametrize(("space", "least"), SPACES)
@@ -82,13 +83,13 @@ def test_every_kind_is_built_leaf_by_leaf(row: tuple[bytes, ...]) -> None:
 @pytest.mark.parametrize("value", [-1.0, 1.0, np.nextafter(np.float32(-1), 0), np.nextafter(np.float32(1), 0)])
 def test_bounds_and_what_lies_just_inside_are_drawn(value: float) -> None:
     wire = space_from_gymnasium(spaces.Box(-1, 1, (2,), np.float32))
-    find(strategies.actions(wire), lambda row: member_of(wire, row)[1] == np.float32(value))
+    find(strategies.actions(wire), lambda row: member_of(wire, row)[1] == np.float32(value), settings=SHRINKING)
 
 
 def test_every_discrete_value_is_drawn() -> None:
     wire = space_from_gymnasium(spaces.Discrete(6))
     for value in range(6):
-        find(strategies.actions(wire), lambda row, value=value: member_of(wire, row) == value)
+        find(strategies.actions(wire), lambda row, value=value: member_of(wire, row) == value, settings=SHRINKING)
 
 
 def test_an_unbounded_side_is_not_taken_to_its_end() -> None:
@@ -104,7 +105,7 @@ def test_an_unbounded_side_is_not_taken_to_its_end() -> None:
 
 def test_seeds_are_all_that_the_wire_has() -> None:
     assert plainest(strategies.seeds()) == 0
-    assert find(strategies.seeds(), lambda seed: seed >= 2**63 - 1) == 2**63 - 1
+    assert find(strategies.seeds(), lambda seed: seed >= 2**63 - 1, settings=SHRINKING) == 2**63 - 1
     assert plainest(strategies.lane_seeds(3)) == (0, 0, 0)
     assert sorted(plainest(strategies.lane_seeds(3, distinct=True))) == [0, 1, 2]
     assert len(set(plainest(strategies.lane_seeds(40, distinct=True)))) == 40
@@ -154,7 +155,7 @@ def test_scripts_shrink() -> None:
     def twice(script: Script) -> bool:
         return [op.actions[0] for op in script.ops if isinstance(op, Step)].count(action) >= 2
 
-    script = find(strategies.scripts(facts, reseed=True, pauses=True), twice, settings=settings(database=None))
+    script = find(strategies.scripts(facts, reseed=True, pauses=True), twice, settings=SHRINKING)
     assert script == Script(1, (Reset((0,)), Step((action,)), Step((action,))))
     assert plainest(strategies.scripts(facts, fewest=2)).ops == (Reset((0,)), *[Step(((bytes(8),),))] * 2)
     assert plainest(strategies.scripts(facts, start=False)).ops == ()
