@@ -96,7 +96,7 @@ def conform_command() -> None:
 @report_options
 @click.option("-v", "--verbose", count=True, help="Show scripts; twice: every request.")
 @click.option("--debug", is_flag=True, help="Show tracebacks and everything that is logged.")
-def run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, debug: bool, **options: Any) -> int:
+def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, debug: bool, **options: Any) -> int:
     """Test each TARGET and show the shortest scripts that break what an env has to keep.
 
     A TARGET is a server's address (host:port, tcp://host:port, unix:///path), or what is served here by a process of

@@ -24,7 +24,7 @@ from rlmesh_trio.conformance.watching import Watcher
 
 __all__ = ("CheckRun", "JudgeFault")
 
-KnownFault = Callable[[str, str], str | None]
+_KnownFault = Callable[[str, str], str | None]
 """Why a failure of this check with this signature is the server package's own, and known; ``None`` when it is not."""
 
 _RANKS: dict[Severity, int] = {"note": 0, "should": 1, "must": 2}
@@ -51,7 +51,7 @@ class CheckRun:
     lab: TargetLab
     settings: Settings
     watcher: Watcher
-    known_fault: KnownFault
+    known_fault: _KnownFault
     selected: bool = True
     forgives_mild: Callable[[], bool] = lambda: False
     stale: bool = False

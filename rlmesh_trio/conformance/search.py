@@ -23,7 +23,7 @@ from rlmesh_trio.conformance.verdicts import Evidence
 
 __all__ = ("Broken", "Search", "tries_for")
 
-Attempt = Callable[[Any], Awaitable[Evidence | None]]
+_Attempt = Callable[[Any], Awaitable[Evidence | None]]
 """Asks the judge about one case, once."""
 
 # An env may be slow, and a space large: neither is a mistake of the check's.
@@ -82,7 +82,7 @@ class Search:
 
     name: str
     settings: Settings
-    attempt: Attempt
+    attempt: _Attempt
     climbed: Callable[[], dict[str, float]]
     on_broken: Callable[[Any, Evidence, bool], None]
     best: Broken | None = None

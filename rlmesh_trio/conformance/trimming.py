@@ -9,10 +9,10 @@ from rlmesh_trio.conformance.verdicts import Evidence
 
 __all__ = ("trimmed",)
 
-Breaks = Callable[[Script], Awaitable[Evidence | None]]
+_Breaks = Callable[[Script], Awaitable[Evidence | None]]
 
 
-async def trimmed(script: Script, evidence: Evidence, breaks: Breaks) -> tuple[Script, Evidence]:
+async def trimmed(script: Script, evidence: Evidence, breaks: _Breaks) -> tuple[Script, Evidence]:
     """A part of *script*, which broke with *evidence*, that still *breaks*, and how."""
     best, shown = script, evidence
 
