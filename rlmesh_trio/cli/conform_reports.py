@@ -170,11 +170,18 @@ class Reporting:
         return accepted.applied(outcome, today), accepted.stale(outcome, today)
 
 
-def _opened(file: str) -> TextIO:
+@contextlib.contextmanager
+def _opened(file: str) -> Generator[TextIO]:
     try:
-        return open(file, "w", encoding="utf-8")
+        stream = open(file, "w", encoding="utf-8")  # noqa: SIM115 - closed below
     except OSError as failure:
         raise InvalidSpec(f"cannot write the events to {file!r}: {_why(failure)}") from failure
+    try:
+        yield stream
+    finally:
+        # What could not be written is the log's to tell.
+        with contextlib.suppress(OSError):
+            stream.close()
 
 
 def _written(report: _Report, material: "Material") -> bool:

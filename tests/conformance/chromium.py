@@ -1,15 +1,16 @@
 """A headless Chromium, driven through its debugging pipe: what a reader would see and do, without a browser library."""
 
 import base64
+import fcntl
 import json
 import os
 import shutil
-import subprocess
+import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from select import select
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 __all__ = ("Browser", "chromium", "open_browser")
@@ -31,6 +32,7 @@ class Browser:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self._reads, self._writes = reads, writes
+        self._target: str | None = None
         self._session: str | None = None
         self._number = 0
         self._rest = b""
@@ -38,8 +40,11 @@ class Browser:
 
     def open(self, path: Path, *, width: int = 1300, height: int = 900, dark: bool = False) -> None:
         """Show the file *path* in a window of this size."""
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        before, self._session = self._target, None
+        self._target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        if before is not None:
+            self.send("Target.closeTarget", targetId=before)
+        self._session = self.send("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -67,10 +72,9 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
         self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """Write what is seen, or the *whole* page, to a PNG file."""
-        answer = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(answer["data"]))
+    def screenshot(self) -> bytes:
+        """What is seen, as a PNG file."""
+        return base64.b64decode(self.send("Page.captureScreenshot")["data"])
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command and return its result."""
@@ -115,22 +119,44 @@ def open_browser(profile: Path) -> Generator[Browser]:
     """A Chromium of its own with its files in the directory *profile*, ended with the block."""
     program = chromium()
     assert program is not None
-    to_it, our_end = os.pipe()
-    our_ear, from_it = os.pipe()
-    command = [program, *_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe"]
+    ours, theirs = _two_pipes()
     # Chromium reads from descriptor 3 and writes to 4.
-    redirected = ["sh", "-c", f'exec "$@" 3<&{to_it} 4>&{from_it}', "sh", *command]
-    process = subprocess.Popen(redirected, pass_fds=(to_it, from_it), stderr=subprocess.DEVNULL)
-    os.close(to_it)
-    os.close(from_it)
+    pid = os.posix_spawn(
+        program,
+        [program, *_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe"],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, theirs[0], 3),
+            (os.POSIX_SPAWN_DUP2, theirs[1], 4),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ],
+    )
+    for end in theirs:
+        os.close(end)
     try:
-        yield Browser(our_ear, our_end)
+        yield Browser(*ours)
     finally:
-        os.close(our_end)
-        os.close(our_ear)
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for end in ours:
+            os.close(end)
+        _wait_for(pid)
+
+
+def _wait_for(pid: int) -> None:
+    """Wait for Chromium, which ends when its pipe does, and end it if it does not."""
+    ends = monotonic() + _PATIENCE
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        if monotonic() >= ends:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
+        sleep(0.02)
+
+
+def _two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Ends to read from and to write to, ours and theirs; none of them is 3 or 4."""
+    to_it, from_it = os.pipe(), os.pipe()
+    theirs = fcntl.fcntl(to_it[0], fcntl.F_DUPFD_CLOEXEC, 10), fcntl.fcntl(from_it[1], fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(to_it[0])
+    os.close(from_it[1])
+    return (from_it[0], to_it[1]), theirs

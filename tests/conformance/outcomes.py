@@ -118,11 +118,18 @@ def history(target: str = "Pole-v1", **fields: Any) -> Finding:
         traces=(trace(alone, (0.0,), (0.05,), (first,)), trace(alone, (0.0,), (0.05,), (second,), ends=(2,))),
         first=(2, 0),
     )
-    given = {"runs": 3, "tries": 3, "shrunk_from": 61, "shrink_seconds": 4.1, "moot": ((0, 0), (1, 1))} | fields
     scripts = (before, alone)
-    return finding(
-        "seed.history-independent", "fail", target, evidence=evidence, scripts=scripts, case=scripts, **given
-    )
+    given: dict[str, Any] = {
+        "evidence": evidence,
+        "scripts": scripts,
+        "case": scripts,
+        "runs": 3,
+        "tries": 3,
+        "shrunk_from": 61,
+        "shrink_seconds": 4.1,
+        "moot": ((0, 0), (1, 1)),
+    }
+    return finding("seed.history-independent", "fail", target, **given | fields)
 
 
 def solo(target: str = "vector") -> Finding:
@@ -171,6 +178,7 @@ def coverage() -> Coverage:
     counted = Coverage(sessions=12, resets=40, unseeded_resets=4, steps=900, lane_steps=1800, waits=3, scripts=38)
     counted.terminated, counted.truncated, counted.both = 9, 3, 1
     counted.lengths.update({9: 1, 10: 4, 23: 2, 200: 3})
+    counted.actions.update({action(1): 40, action(2): 2})
     counted.refusals.update({"INVALID_ACTION": 7, "TIMEOUT": 1})
     counted.slowest = 0.125
     return counted

@@ -35,7 +35,7 @@ def html_text(material: Material) -> str:
         element("title", title),
         element("style", Markup(_asset("page.css"))),
     )
-    skip = element("a", "skip to what was found", href="#findings", class_="skip")
+    skip = element("a", "skip to the verdicts", href="#matrix", class_="skip")
     body = element("body", skip, _navigation(material), element("main", *_main(material, title)), _script())
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
@@ -101,7 +101,7 @@ def _summary(material: Material) -> Iterator[Markup]:
         for finding in material.shown(target)
     ]
     if shown:
-        yield element("ul", *shown, class_="found", id="findings")
+        yield element("ul", *shown, class_="found")
     for stale in material.stale:
         yield element("p", chip("fail"), f" stale baseline entry {stale.check} on {stale.target}: {stale.why}")
     seed = outcome.settings.seed
@@ -112,7 +112,7 @@ def _summary(material: Material) -> Iterator[Markup]:
 def _target(target: TargetOutcome) -> Iterator[Markup]:
     words = [element("strong", target.name), f"  {target_words(target)}"]
     if target.contract_digest:
-        words.append(element("span", f" · contract {target.contract_digest}", class_="muted"))
+        words.append(element("span", " · contract ", element("code", target.contract_digest), class_="muted"))
     yield element("p", *words)
     if target.lost:
         script = words_of(target.last_script, target.contract) if target.last_script else ""

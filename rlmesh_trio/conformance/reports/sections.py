@@ -41,9 +41,10 @@ def section(material: Material, check: str) -> Markup:
 def _article(material: Material, number: int, target: TargetOutcome, finding: Finding) -> Markup:
     head = [chip(finding.verdict), element("strong", target.name), element("span", _facts(finding), class_="muted")]
     parts = [element("p", *_spaced(head), class_="verdict")]
-    if finding.reason:
-        reason = f"blocked by {finding.reason}" if finding.verdict == "blocked" else finding.reason
-        parts.append(element("p", *_reason(finding, reason)))
+    if finding.verdict == "blocked" and finding.reason in material.check_ids:
+        parts.append(element("p", "blocked by ", element("a", finding.reason, href=f"#{anchor(finding.reason)}")))
+    elif finding.reason:
+        parts.append(element("p", f"blocked by {finding.reason}" if finding.verdict == "blocked" else finding.reason))
     evidence = finding.evidence
     if evidence is not None:
         parts += _told(evidence)
@@ -59,14 +60,6 @@ def _spaced(parts: Sequence[str]) -> Iterator[str]:
     for part in parts:
         yield part
         yield " "
-
-
-def _reason(finding: Finding, reason: str) -> Iterator[str]:
-    if finding.verdict == "blocked":
-        yield "blocked by "
-        yield element("a", finding.reason, href=f"#{anchor(finding.reason)}")
-    else:
-        yield reason
 
 
 def _facts(finding: Finding) -> str:

@@ -25,6 +25,7 @@ T = TypeVar("T")
 _BEFORE = 12
 _AFTER = 6
 _OTHER_LANES = 7
+_FAR_APART = 1_000_000
 
 
 def side_by_side(
@@ -70,18 +71,27 @@ class _Sides:
     def _row(self, pair: Sequence[Answer | None], lane: int, is_first: bool) -> Markup:
         answers = [_Part.of(answer, lane) for answer in pair]
         differs = len(answers) > 1 and any(answer != answers[0] for answer in answers[1:])
-        mark = "first difference" if is_first and differs else "here" if is_first else "differs" if differs else ""
+        infos = len({answer.infos for answer in answers if answer}) > 1
+        mark = (
+            "first difference"
+            if is_first and (differs or infos)
+            else "here"
+            if is_first
+            else "differs"
+            if differs
+            else ""
+        )
         places = [
             place_text(trace.script, answer.op) for trace, answer in zip(self.traces, pair, strict=True) if answer
         ]
         names = list(dict.fromkeys(places))
         head = [element("span", " / ".join(names))]
         head += [element("span", mark, class_="badge")] if mark else []
-        cells = [self._cell(answers, side) for side in range(len(answers))]
+        cells = [self._cell(answers, side, bits=is_first) for side in range(len(answers))]
         kind = "first" if is_first else "differs" if differs else None
         return element("tr", element("th", *head, scope="row"), *cells, class_=kind)
 
-    def _cell(self, answers: Sequence["_Part | None"], side: int) -> Markup:
+    def _cell(self, answers: Sequence["_Part | None"], side: int, *, bits: bool) -> Markup:
         own = answers[side]
         if own is None:
             return element("td", element("span", "no answer", class_="muted"))
@@ -95,12 +105,12 @@ class _Sides:
         raw: list[Markup] = []
         for spec, leaf, there in _leaves(leaves, own.row, other.row if other else None):
             name = leaf_name("obs", spec.path)
-            values.append(_fact(name, *_value(spec, leaf, there)))
+            text = _value(spec, leaf, there if bits else None)
+            values.append(_fact(name, text, there is not None and there != leaf))
             raw += [element("span", name, class_="muted"), hex_lines(leaf, there)]
         if raw:
             raw = [element("details", element("summary", "raw bytes"), element("pre", *_spaced(raw)))]
-        infos = [element("details", element("summary", "info"), element("pre", own.infos))] if own.infos else []
-        return element("td", element("dl", *values, *facts), *raw, *infos)
+        return element("td", element("dl", *values, *facts), *raw, *_infos(own, other if bits else None))
 
     def _lost(self) -> list[Markup]:
         ends = [trace.lost for trace in self.traces]
@@ -108,6 +118,13 @@ class _Sides:
             return []
         cells = [element("td", f"session lost: {end.code} {end.message}" if end else "") for end in ends]
         return [element("tfoot", element("tr", element("th", "end", scope="row"), *cells))]
+
+
+def _infos(own: "_Part", other: "_Part | None") -> list[Markup]:
+    """The infos, folded; they are open where they are what differs from *other*."""
+    opened = other is not None and own.infos != other.infos and own == other
+    pre = element("pre", own.infos, class_="other" if opened else None)
+    return [element("details", element("summary", "info"), pre, open_=opened)] if own.infos else []
 
 
 def _head(label: str) -> Markup:
@@ -129,9 +146,10 @@ def _spaced(parts: Sequence[Markup]) -> list[str]:
 
 @attrs.frozen
 class _Part:
-    """What one answer says of one lane."""
+    """What one answer says of one lane. ``layout`` is the size of leaves that make no rows."""
 
     row: Row
+    layout: str
     reward: str
     ends: str
     refusal: str
@@ -156,8 +174,11 @@ class _Part:
             if record.env_index == lane
         ]
         reward = _at(answer.rewards, at)
+        row = _at(answer.observation, at) or ()
+        sizes = ", ".join(f"{len(leaf):,}" for leaf in answer.raw_leaves)
         return cls(
-            _at(answer.observation, at) or (),
+            row,
+            f"no rows: leaves of {sizes} bytes" if answer.raw_leaves and not row else "",
             "" if reward is None else repr(reward),
             " and ".join(ends),
             "" if refusal is None else f"{refusal.code}: {refusal.message}",
@@ -167,7 +188,13 @@ class _Part:
 
     def texts(self) -> dict[str, str]:
         """Everything but the observation, by name, as far as there is any."""
-        told = {"reward": self.reward, "ends": self.ends, "refused": self.refusal, "record": self.records}
+        told = {
+            "obs": self.layout,
+            "reward": self.reward,
+            "ends": self.ends,
+            "refused": self.refusal,
+            "record": self.records,
+        }
         return {name: text for name, text in told.items() if text}
 
 
@@ -184,16 +211,16 @@ def _fact(name: str, text: str, differs: bool) -> Markup:
     return element("div", element("dt", name), element("dd", text), class_="other" if differs else None)
 
 
-def _value(spec: LeafSpec, leaf: bytes, there: bytes | None) -> tuple[str, bool]:
-    """A leaf as a value, with the bits of the first element that is another on the other side; whether one is."""
+def _value(spec: LeafSpec, leaf: bytes, there: bytes | None) -> str:
+    """A leaf as a value, and below it the first element that is another *there*, with its bits."""
     value = leaf_value(spec, leaf)
     text = f"{len(leaf)} bytes" if value is None else value_text(value)
-    if there is None or there == leaf:
-        return text, False
+    if there is None or value is None or isinstance(value, str):
+        return text
     spot = leaf_spot(spec, leaf, there)
-    if spot is None or isinstance(value, str) or value is None:
-        return text, True
+    if spot is None:
+        return text
     place = "".join(f"[{i}]" for i in spot.index)
     number = f"{place} = {value_text(value[spot.index])}" if value.size > 1 else ""
-    apart = f"{spot.ulps:,} ulp apart" if spot.ulps is not None else ""
-    return "\n".join([text, "  ".join(filter(None, (number, spot.bits[0], apart)))]), True
+    apart = f"{spot.ulps:,} ulp apart" if spot.ulps is not None and spot.ulps <= _FAR_APART else ""
+    return "\n".join([text, "  ".join(filter(None, (number, spot.bits[0], apart)))])

@@ -144,8 +144,9 @@ def _again(reproduction: Reproduction, target: TargetOutcome, width: int) -> lis
     parts = [f"again: {again}" if again else "", f"file: {reproduction.file}" if reproduction.file else ""]
     lines = _beside(parts, width)
     if reproduction.plain:
-        lines_in_it = count(reproduction.plain_lines, "line")
-        lines.append(f"{_INDENT}plain gymnasium: {reproduction.plain}  ({lines_in_it}, needs no rlmesh_trio)")
+        line = f"{_INDENT}plain gymnasium: {reproduction.plain}  ({count(reproduction.plain_lines, 'line')}"
+        needs = ", needs no rlmesh_trio"
+        lines.append(f"{line}{needs if len(line) + len(needs) < width else ''})")
     return lines
 
 
@@ -188,15 +189,15 @@ def _lost(target: TargetOutcome, width: int) -> Iterator[str]:
 
 def _table(families: Sequence[Tally], *, times: bool) -> Iterator[str]:
     width = max([len("family"), *(len(tally.family) for tally in families)])
-    heads = [f"{verdict:>{max(4, len(verdict))}}" for verdict in _COLUMNS] + ["examples", "  steps"]
-    heads += ["  time"] if times else []
+    heads = [str(verdict) for verdict in _COLUMNS] + ["examples", " steps"]
+    heads += [" time"] if times else []
     yield click.style("  ".join([f"{'family':<{width}}", *heads]), bold=True)
     for tally in families:
         cells = [
             _cell(tally.count(verdict), verdict, len(head)) for verdict, head in zip(_COLUMNS, heads, strict=False)
         ]
-        cells += [f"{tally.examples:>8,}", f"{tally.steps:>7,}"]
-        cells += [f"{tally.seconds:>6.1f}"] if times else []
+        cells += [f"{tally.examples:>8,}", f"{tally.steps:>6,}"]
+        cells += [f"{tally.seconds:>5.1f}"] if times else []
         yield "  ".join([f"{tally.family:<{width}}", *cells])
     faults = sum(tally.count("error") for tally in families)
     if faults:

@@ -27,7 +27,7 @@ def folded(text: str, width: int, *, indent: str = "", hang: str | None = None) 
         if len(before) + len(line) <= width:
             lines.append((before + line).rstrip())
             continue
-        lines += textwrap.wrap(line, width, initial_indent=before, subsequent_indent=hang, drop_whitespace=True)
+        lines += textwrap.wrap(line, width, initial_indent=before, subsequent_indent=hang, break_on_hyphens=False)
     return lines
 
 
