@@ -1,7 +1,7 @@
 """The messages that come once or once an episode, as bytes: header, episodes, decisions, footer. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from rlmesh_trio.errors import ProtocolError, SpaceError
@@ -23,7 +23,7 @@ from rlmesh_trio.replay.records import (
 )
 from rlmesh_trio.replay.tick_codec import encode_infos
 from rlmesh_trio.spaces import contract_from_wire, contract_to_wire
-from rlmesh_trio.wire.fields import encode_int64, encode_varint, length_prefixed
+from rlmesh_trio.wire.fields import encode_int64, encode_varint, length_prefixed, read_uint32, skip_field
 from rlmesh_trio.wire.metadata import LazyMetadata
 from rlmesh_trio.wire.pb.rlmesh.spaces import v1 as spaces
 from rlmesh_trio.wire.pb.rlmesh_trio.recording import v1 as pb
@@ -44,6 +44,7 @@ _LEVELS: Final[Mapping[LevelName, int]] = {"digest": 1, "ring": 2, "full": 3}
 _SEED_RULES: Final[Mapping[SeedRuleName, int]] = {"by=slot": 1, "by=lane": 2}
 _ENDS: Final[Mapping[EndKind, int]] = {"terminated": 1, "truncated": 2, "capped": 3, "interrupted": 4, "error": 5}
 
+_KEPT_TAG: Final = 14 << 3 | 2
 _ROW_TAGS: Final = (b"\x08", b"\x10", b"\x18", b"\x20")
 
 T = TypeVar("T")
@@ -192,12 +193,23 @@ def decode_episode(data: bytes) -> Episode:
         steps=message.steps,
         cumulative_reward=message.cumulative_reward,
         root=bytes(message.root),
-        kept=tuple(_read_kept(kept) for kept in message.kept),
+        kept=tuple(map(_read_kept, _pieces(data, _KEPT_TAG))),
     )
 
 
-def _read_kept(message: pb.Kept) -> Kept:
-    data = encode(message)
+def _pieces(data: bytes, wanted: int) -> Iterator[bytes]:
+    """The messages of a repeated field, as they came, in *data* that was checked."""
+    position = 0
+    while position < len(data):
+        tag, position = read_uint32(data, position)
+        start, position = position, skip_field(data, tag, position)
+        if tag == wanted:
+            _, start = read_uint32(data, start)
+            yield data[start:position]
+
+
+def _read_kept(data: bytes) -> Kept:
+    message = pb.Kept().parse(data)
     infos = encoded_field(pb.Kept, data, "infos")
     has_observation = encoded_field(pb.Kept, data, "observation") is not None
     return Kept(

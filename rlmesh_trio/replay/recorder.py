@@ -107,10 +107,7 @@ class Recorder:
     def _give_up(self, failure: RecordingError) -> None:
         self.failure = failure
         logger.warning("%s; the run goes on without it", failure)
-        try:
-            self._writer.close()
-        except RecordingError:
-            logger.debug("the file could not be closed either", exc_info=True)
+        self._writer.close()
 
     def _try(self, write: Callable[..., None], *arguments: object) -> None:
         if self.failure is None and not self._finished:

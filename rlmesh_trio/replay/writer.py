@@ -7,6 +7,7 @@ also closed by time.
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
@@ -82,10 +83,16 @@ class RecordingWriter:
         load_extra("zstandard", extra="mcap", wanted_by="a recording")
         try:
             self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115 - closed by close
-            self._mcap: Writer = library.Writer(self._file, chunk_size=_CHUNK_BYTES, enable_data_crcs=True)
-            self._channels = self._begin()
         except OSError as error:
             raise self._refusal(error) from error
+        self._mcap: Writer = library.Writer(self._file, chunk_size=_CHUNK_BYTES, enable_data_crcs=True)
+        try:
+            self._channels = self._begin()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise self._refusal(error) from error
+            raise
 
     def _begin(self) -> dict[str, int]:
         mcap = self._mcap
@@ -248,11 +255,9 @@ class RecordingWriter:
         return footer
 
     def close(self) -> None:
-        """Close the file as it is, as a killed process would."""
-        try:
+        """Close the file as it is, as if the process were killed, whether it can still be written or not."""
+        with suppress(OSError):
             self._file.close()
-        except OSError as error:
-            raise self._refusal(error) from error
 
     def _refusal(self, error: OSError) -> RecordingError:
         return RecordingError(self.path, f"it cannot be written: {error.strerror or error}")
