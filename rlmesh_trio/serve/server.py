@@ -168,15 +168,17 @@ class EnvServer:
         def receive(frame: bytes) -> None:
             protocol.data_received(frame)
 
+        service = trio.CancelScope()
         splitter = ServerSplitter(receive)
         link = Link(client, splitter)
         calls = ClientCalls(self, link, splitter)
-        protocol = calls.protocol = ServerProtocol(calls)
+        protocol = calls.protocol = ServerProtocol(calls, service.cancel)
         link.set_protocol(protocol)
         self._protocols.add(protocol)
         try:
-            protocol.connection_made(link)
-            await link.run()
+            with service:
+                protocol.connection_made(link)
+                await link.run()
         except Exception:
             logger.exception("the connection of a client crashed")
         finally:

@@ -76,12 +76,16 @@ class CallWatcher(Protocol):
 
 
 class ServerProtocol(H2Protocol):
-    """Speaks HTTP/2 to one client over a :class:`~rlmesh_trio.transport.link.Link`; *handler* gets the calls."""
+    """Speaks HTTP/2 to one client over a :class:`~rlmesh_trio.transport.link.Link`.
+
+    *handler* gets the calls; *when_over* is called once, when the connection is closed by either side.
+    """
 
     h2: H2Connection
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, when_over: Callable[[], None]) -> None:
         super().__init__(handler, _CONFIGURATION, _H2_CONFIGURATION)
+        self._when_over = when_over
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the connection."""
@@ -89,7 +93,7 @@ class ServerProtocol(H2Protocol):
         h2 = self.h2 = H2Connection(config=self.h2_config)
         begin_connection(h2)
         self.connection = LinkConnection(h2, transport, config=self.config)
-        self.processor = self._events = _Events(self.handler, self.connection)
+        self.processor = self._events = _Events(self.handler, self.connection, self._when_over)
         self.connection.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -128,8 +132,9 @@ class ServerProtocol(H2Protocol):
 
 
 class _Events(EventsProcessor):
-    def __init__(self, handler: Any, connection: LinkConnection) -> None:
+    def __init__(self, handler: Any, connection: LinkConnection, when_over: Callable[[], None]) -> None:
         super().__init__(handler, connection)
+        self._when_over = when_over
         self.watchers: dict[int, CallWatcher] = {}
         self.closed = False
 
@@ -179,3 +184,4 @@ class _Events(EventsProcessor):
             stream.__terminated__(reason)
         for watcher in list(self.watchers.values()):
             watcher.broken()
+        self._when_over()

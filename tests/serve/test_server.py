@@ -238,6 +238,24 @@ async def test_nothing_is_left_wherever_the_server_is_cancelled() -> None:
         assert held() == before
 
 
+async def test_nothing_is_left_of_a_client() -> None:
+    async def visit(address: str) -> None:
+        async with connect_env(address) as env:
+            await env.reset(ResetRequest())
+
+    async with serve_env(toy()) as server:
+        await visit(server.address)
+        await trio.sleep(0.05)
+        before = held()
+        for _ in range(5):
+            await visit(server.address)
+        for _ in range(100):
+            if held() == before:
+                break
+            await trio.sleep(0.02)
+        assert held() == before
+
+
 async def test_a_client_that_hangs_up_in_any_way_is_followed_by_the_next() -> None:
     async with serve_env(toy()) as server:
         address = parse_address(server.address)
