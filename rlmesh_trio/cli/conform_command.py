@@ -87,6 +87,13 @@ def conform_command() -> None:
     "--tolerance", "ulps", metavar="ulp=N", type=tolerance, default="ulp=0", help="How far floats may differ."
 )
 @click.option("--max-steps", metavar="T", type=click.IntRange(1), help="The env's time limit, if it declares none.")
+@click.option(
+    "--bounds",
+    type=click.Choice(("fail", "warn")),
+    default="fail",
+    show_default=True,
+    help="What an observation out of its declared bounds is.",
+)
 @click.option("--options", metavar="K=V", type=reset_option, multiple=True, help="Sent with every reset.")
 @click.option(
     "--step-timeout", metavar="X", type=duration, default="10s", show_default=True, help="Limit of one operation."

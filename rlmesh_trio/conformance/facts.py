@@ -62,6 +62,7 @@ def _facts(target: Target, settings: Settings, **known: Any) -> Facts:
         ulps=settings.ulps,
         options=settings.options,
         allow_shutdown=settings.allow_shutdown,
+        bounds=settings.bounds,
         **known,
     )
 

@@ -7,8 +7,8 @@ anew; a target that does not come back is given up.
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Literal, TypeVar
 
 import attrs
 import trio
@@ -21,11 +21,13 @@ from rlmesh_trio.conformance.registry import Facts
 from rlmesh_trio.conformance.scripts import Op, Script
 from rlmesh_trio.conformance.targets import OpenEnv, Target
 from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
+from rlmesh_trio.endpoints.loading import AnyEnv, env_makers
 from rlmesh_trio.endpoints.local_env import open_local_env
 from rlmesh_trio.errors import SessionError
 
 __all__ = ("PATIENCE", "Isolation", "SeenLab", "TargetLab", "TargetLost", "open_lab")
 
+T = TypeVar("T")
 Isolation = Literal["shared", "session", "process"]
 
 PATIENCE = 5.0
@@ -35,6 +37,7 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 0.5
 _LEAST_PATIENCE = 0.5
 _HANGS_FORGIVEN = 2
+_OPS_ASKED = 10
 
 
 class TargetLost(Exception):
@@ -132,11 +135,14 @@ class TargetLab:
 
     async def play_fresh(self, script: Script) -> Trace:
         """Play *script* in a session of its own, in a process of its own where sessions do not suffice."""
+        await self._begin_anew()
+        return await self._play(script)
+
+    async def _begin_anew(self) -> None:
         await self.leave()
         if self.isolation == "process":
             await self._restart()
         await self.bring_back()
-        return await self._play(script)
 
     async def play_apart(self, script: Script) -> Trace:
         """Play *script* on an env that nothing was played on before, as far as the target can be started again."""
@@ -167,6 +173,26 @@ class TargetLab:
                 await self._drop_local(lanes)
         return trace
 
+    async def ask_local(self, ask: Callable[[AnyEnv], T]) -> T:
+        """Make the env of one lane in a thread of this process, call *ask* with it there, and close it."""
+        source = self._target.source
+        if source is None:
+            raise ValueError(f"{self._target.name} cannot be opened in this process")
+        maker = env_makers(source, 1)[0]
+        if maker.holds_env:
+            await self.leave()
+
+        def asked() -> T:
+            env = maker()
+            try:
+                return ask(env)
+            finally:
+                with suppress(Exception):
+                    env.close()
+
+        with trio.fail_after(_OPS_ASKED * self._step_timeout):
+            return await trio.to_thread.run_sync(asked, abandon_on_cancel=True)
+
     async def bring_back(self) -> None:
         """See to it that there is a session; raises :exc:`TargetLost`."""
         if self._session is None:
@@ -176,6 +202,8 @@ class TargetLab:
 
     async def improvise(self, choose: Callable[[Answer | None], Op | None]) -> Trace:
         """Play what *choose* chooses op by op; see :func:`~rlmesh_trio.conformance.player.improvise`."""
+        if self.isolation != "shared":
+            await self._begin_anew()
         await self.bring_back()
         return await self._watched(
             lambda session, how: improvise(session.env, choose, self._facts, ids=session.ids, **how)

@@ -11,18 +11,21 @@ broke, if it did. Anybody can add one::
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import attrs
 from hypothesis.strategies import SearchStrategy
 
 from rlmesh_trio.conformance.raw_stream import RawStream
-from rlmesh_trio.conformance.scripts import Script
-from rlmesh_trio.conformance.traces import Trace
+from rlmesh_trio.conformance.scripts import Op, Script
+from rlmesh_trio.conformance.traces import Answer, Trace
 from rlmesh_trio.conformance.verdicts import Evidence, Severity
 from rlmesh_trio.contract import EnvContract
+from rlmesh_trio.endpoints.loading import AnyEnv
 
 __all__ = ("CHECKS", "Check", "Facts", "Judge", "Lab", "check")
+
+T = TypeVar("T")
 
 
 @attrs.frozen(eq=False)
@@ -30,8 +33,9 @@ class Facts:
     """What is known of a target before anything is played, and what the user told about it.
 
     ``wire`` targets are running servers; a ``factory`` can be restarted and opened in this process besides
-    (``local``). ``limit`` is the declared time limit in steps. ``told`` collects what earlier checks found out and
-    later ones go by, such as ``deterministic``.
+    (``local``). ``limit`` is the declared time limit in steps. ``bounds`` says what an observation is that leaves a Box
+    or a Text: a failure, or something to be warned of. ``told`` collects what earlier checks found out and later ones
+    go by, such as ``deterministic``.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Facts:
     ulps: int = 0
     options: tuple[tuple[str, Any], ...] = ()
     allow_shutdown: bool = False
+    bounds: Literal["fail", "warn"] = "fail"
     told: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
     @property
@@ -100,8 +105,20 @@ class Lab(Protocol):
         """
         ...
 
+    async def improvise(self, choose: Callable[[Answer | None], Op | None]) -> Trace:
+        """As :meth:`play`, but each op is chosen when it is due: *choose* gets the last answer, ``None`` ends."""
+        ...
+
     async def play_local(self, script: Script, *, width: int | None = None) -> Trace:
         """Play *script* on the env itself in this process, of *width* lanes (factories only)."""
+        ...
+
+    async def ask_local(self, ask: Callable[[AnyEnv], T]) -> T:
+        """Make the env of one lane in a thread of this process, call *ask* with it there, and close it.
+
+        A target that is an env already gives that one. Raises :exc:`~rlmesh_trio.errors.ConnectError` when it cannot be
+        made, :exc:`trio.TooSlowError` when all this takes as long as ten operations may.
+        """
         ...
 
     def target(self, value: float, label: str) -> None:

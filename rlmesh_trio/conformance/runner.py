@@ -26,6 +26,7 @@ from rlmesh_trio.conformance.soak import Wanderer, soak_steps
 from rlmesh_trio.conformance.targets import Target
 from rlmesh_trio.conformance.verdicts import Finding
 from rlmesh_trio.conformance.watching import Watcher
+from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.errors import HandshakeError, SpaceError
 
 __all__ = ("OPENING", "TargetRun", "run_checks")
@@ -113,6 +114,8 @@ class TargetRun:
             self._facts, self._unreadable = unreadable_facts(target, settings), str(failure)
             package = version = ""
         contract = None if self._unreadable else self._facts.contract
+        if contract is not None:
+            self._unreadable = _unplayable(contract)
         self._about = attrs.evolve(
             self._about,
             address=target.address,
@@ -339,3 +342,12 @@ class TargetRun:
         )
         self._watcher.target_closed(outcome)
         return outcome
+
+
+def _unplayable(contract: EnvContract) -> str:
+    """Why nothing can be played on an env of *contract*; empty when something can."""
+    spaces = {"observation_space": contract.observation_space, "action_space": contract.action_space}
+    missing = [name for name, space in spaces.items() if space is None]
+    if missing:
+        return f"it declares no {' and no '.join(missing)}"
+    return "" if contract.num_envs >= 1 else "it declares num_envs = 0"

@@ -3,7 +3,7 @@
 import fnmatch
 import hashlib
 import secrets
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import attrs
 
@@ -28,9 +28,10 @@ class Settings:
     ``strict`` counts a failed should, ``strict_server`` a fault that is known of the server's package. ``token`` is
     sent to servers. ``lanes`` is the width of a target that is started here. ``nondeterministic``, ``ignored_leaves``
     (as ``obs.camera``), ``ignored_infos`` and ``ulps`` say what two runs need not agree in. ``max_steps`` declares a
-    time limit, ``options`` are sent with every reset. ``step_timeout`` bounds one operation. ``database`` is the
-    directory of found cases; without one they are kept where hypothesis' profile says, and with a given ``seed`` not
-    at all, so that the run can be repeated. ``seed_drawn`` is set by :meth:`seeded`.
+    time limit, ``options`` are sent with every reset. ``bounds`` is what an observation out of its declared bounds is.
+    ``step_timeout`` bounds one operation. ``database`` is the directory of found cases; without one they are kept where
+    hypothesis' profile says, and with a given ``seed`` not at all, so that the run can be repeated. ``seed_drawn`` is
+    set by :meth:`seeded`.
     """
 
     only: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class Settings:
     max_steps: int | None = None
     options: tuple[tuple[str, Any], ...] = ()
     allow_shutdown: bool = False
+    bounds: Literal["fail", "warn"] = "fail"
     step_timeout: float = 10.0
     database: str | None = None
     seed_drawn: bool = False
