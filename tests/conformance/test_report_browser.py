@@ -71,6 +71,8 @@ def test_it_is_readable(browser: Browser, report: Path, dark: bool) -> None:
 def test_the_page_is_never_wider_than_the_window(browser: Browser, report: Path, width: int) -> None:
     browser.open(report, width=width)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    values = "[...document.querySelectorAll('.sides dl')].filter(one => one.checkVisibility())"
+    assert browser.evaluate(f"Math.min(...{values}.map(one => one.clientWidth))") >= 200, "values keep their room"
 
 
 def test_it_asks_for_nothing_and_complains_of_nothing(browser: Browser, report: Path) -> None:
