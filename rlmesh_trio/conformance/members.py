@@ -195,9 +195,10 @@ def _bounds(spec: LeafSpec, space: spaces.Box[Any]) -> tuple[_Array, _Array, _Ar
     with np.errstate(over="ignore", invalid="ignore"):
         between = low / 2 + high / 2 if dtype.kind == "f" else (low + high) // 2
         middle = np.where(no_low, np.where(no_high, 0, high), np.where(no_high, low, between))
-        reach = np.maximum(abs(middle), _REACH)
-        drawn_low = np.where(no_low, np.maximum(middle - reach, lowest), low)
-        drawn_high = np.where(no_high, np.minimum(middle + reach, highest), high)
+        # The dtype is named because numpy turns object arrays of rank 0 into ints, and those into int64.
+        reach = np.maximum(abs(middle), _REACH, dtype=wide)
+        drawn_low = np.where(no_low, np.maximum(middle - reach, lowest, dtype=wide), low)
+        drawn_high = np.where(no_high, np.minimum(middle + reach, highest, dtype=wide), high)
     return drawn_low, middle, drawn_high
 
 
