@@ -56,7 +56,7 @@ class Move:
     """One request, or the leaving of the stream.
 
     ``lanes`` are named as they are, right or wrong; empty for all. With ``ahead`` the next move goes out before this
-    one's answer. ``timeout_ms`` is the deadline given to the server, ``action`` the number of the sampled action,
+    one's answer. ``timeout_ms`` is the deadline given to the server. ``action`` is a number, 0 the plainest member.
     ``same_id`` repeats the request id before. ``flaw`` is a name, ``amount`` how much of it. ``padding`` is how many
     MiB a request has besides, in a field that is to be skipped. ``edition`` is what a configure selects, by default the
     one this kit judges by.

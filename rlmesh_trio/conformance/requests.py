@@ -1,11 +1,10 @@
 """The bytes of a request: good ones, and ones with a flaw of which no server can say that it is none."""
 
-import copy
 import struct
 from functools import lru_cache
 
+from rlmesh_trio.conformance.members import corner_rows
 from rlmesh_trio.conformance.moves import MESSAGE_FLAWS, Move
-from rlmesh_trio.conformance.rows import leaf_spaces, row_of
 from rlmesh_trio.conformance.scripts import Row
 from rlmesh_trio.contract import EnvContract, ValueSpace
 from rlmesh_trio.editions import CURRENT_EDITION
@@ -16,7 +15,7 @@ from rlmesh_trio.wire.hot_env import encode_reset, encode_step
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
 from rlmesh_trio.wire.strict import encode, present
 
-__all__ = ("request_bytes", "sampled_row")
+__all__ = ("request_bytes",)
 
 _UNKNOWN_ARM = b"\x72\x00"  # field 14, an empty message
 _PADDING_FIELD = 1000
@@ -65,48 +64,47 @@ def _padded(request: bytes, size: int) -> bytes:
     return length_prefixed(encode_varint(_PADDING_FIELD << 3 | 2), bytes(size)) + request
 
 
-@lru_cache(maxsize=64)
-def sampled_row(space: ValueSpace, number: int) -> Row:
-    """The member of *space* that its sampler makes of the seed *number*."""
-    sampler = copy.deepcopy(space.space)
-    sampler.seed(number)
-    return row_of(space, sampler.sample())
+@lru_cache(maxsize=16)
+def _rows(space: ValueSpace) -> tuple[Row, ...]:
+    return corner_rows(space)
 
 
 def _step(move: Move, space: ValueSpace | None, rows: int, request_id: str, episode_ids: tuple[str, ...]) -> bytes:
     target = StepTarget(move.timeout_ms, move.lanes, episode_ids)
-    if space is None or not space.leaves:
-        return encode_step(request_id, [], target)
-    each = [sampled_row(space, move.action + row) for row in range(rows)]
-    leaves = [bytes(leaf) for leaf in codec_for(space).concatenate(each, [1] * rows)]
+    leaves = [] if space is None else _leaves(space, move.action, rows)
     if move.flaw in MESSAGE_FLAWS:
         return _no_message(move, encode_step("", leaves, target), request_id)
     if move.flaw == "action-missing":
         return _encoded(pb.JoinRequest(step=present(pb.StepRequest(env_indices=list(move.lanes)))), request_id)
-    return encode_step(request_id, _spoilt(move, space, leaves, rows), target)
+    if space is not None and move.flaw:
+        leaves = _spoilt(move, space, leaves, rows)
+    return encode_step(request_id, leaves, target)
 
 
-def _spoilt(move: Move, space: ValueSpace, leaves: list[bytes], rows: int) -> list[Leaf]:
-    kinds = [spec.kind for spec, _ in leaf_spaces(space)]
-    amount = move.amount
+def _leaves(space: ValueSpace, number: int, rows: int) -> list[Leaf]:
+    known = _rows(space)
+    row = known[number % len(known)]
+    return [*codec_for(space).concatenate([row] * rows, [1] * rows)]
+
+
+def _spoilt(move: Move, space: ValueSpace, leaves: list[Leaf], rows: int) -> list[Leaf]:
+    places = range(len(leaves))
     if move.flaw.startswith("text-"):
-        texts = [index for index, kind in enumerate(kinds) if kind == "text"]
-        place = texts[amount % len(texts)]
-        leaves[place] = _spoilt_text(move.flaw, leaves[place], amount, rows)
-        return [*leaves]
-    place = amount % len(leaves)
+        places = [place for place, spec in enumerate(space.leaves) if spec.kind == "text"]
+    place = places[move.amount % len(places)]
+    leaf, short = bytes(leaves[place]), max(0, len(leaves[place]) - move.amount)
     match move.flaw:
         case "leaf-missing":
-            return [*leaves[:-1]]
-        case "leaf-short" if leaves[place]:
-            leaves[place] = leaves[place][: -min(amount, len(leaves[place]))]
-        case "leaf-long" | "leaf-short":
-            leaves[place] += bytes(amount)
+            return leaves[:-1]
         case "leaf-extra":
-            leaves.append(leaves[-1])
-        case _:
-            pass
-    return [*leaves]
+            return [*leaves, leaf]
+        case "leaf-short" if leaf:
+            leaf = leaf[:short]
+        case "leaf-short" | "leaf-long":
+            leaf += bytes(move.amount)
+        case flaw:
+            leaf = _spoilt_text(flaw, leaf, move.amount, rows)
+    return [*leaves[:place], leaf, *leaves[place + 1 :]]
 
 
 def _spoilt_text(flaw: str, slab: bytes, amount: int, rows: int) -> bytes:

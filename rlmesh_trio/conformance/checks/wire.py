@@ -30,6 +30,7 @@ __all__ = ("deadline", "malformed", "one_answer", "recoverable_honest", "unsuppo
 
 _SLACK = 0.25
 _REFUSALS = ("UNSUPPORTED", "INVALID_ACTION")
+_NEVER = "no answer"
 _FEW = 8
 _ACTION_FLAWS = (*LEAF_FLAWS, *TEXT_FLAWS)
 
@@ -118,7 +119,7 @@ def _unanswered(conversation: Conversation, lost: Exchange) -> Evidence | None:
             conversation, "stream cut", f"the stream was cut before {lost.sent.request_id} was answered", meaning
         )
     meaning = "A request was dropped without a word; whoever waits for its answer waits for ever."
-    return _seen(conversation, "no answer", f"{lost.sent.request_id} was never answered", meaning)
+    return _seen(conversation, _NEVER, f"{lost.sent.request_id} was never answered", meaning)
 
 
 @check(
@@ -221,7 +222,9 @@ def _not_refused(conversation: Conversation, each: Exchange) -> Evidence | None:
 async def deadline(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     """Give each request a deadline. A late answer must be late again: this side may have been held up."""
     evidence = await _late(lab, case)
-    return await _late(lab, case) if evidence is not None else None
+    if evidence is None or evidence.signature == _NEVER:
+        return evidence
+    return await _late(lab, case)
 
 
 async def _late(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -235,7 +238,7 @@ async def _late(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
         if each.seconds is None or each.answer is None:
             if conversation.fatal is not None:
                 continue
-            signature, came = "no answer", "no answer came"
+            signature, came = _NEVER, "no answer came"
         elif each.answer.error is not None and each.answer.error.code == "TIMEOUT":
             signature, came = "TIMEOUT comes too late", f"TIMEOUT came after {each.seconds * 1000:.0f} ms"
         else:

@@ -1,0 +1,81 @@
+"""Faults of server packages that are known: an env author who serves with one is not failed for them.
+
+Each was seen on the package's own server, by the check that is named. A finding that matches is shown with its script
+and does not count, unless the run asks for it. An entry goes when a version without the fault is out.
+"""
+
+from fnmatch import fnmatchcase
+
+import attrs
+
+__all__ = ("KNOWN_FAULTS", "KnownFault", "lookup")
+
+
+@attrs.frozen
+class KnownFault:
+    """One fault of one *package*.
+
+    *versions*, like *signature*, is a pattern with ``*`` and ``?``: ``0.1.0``, ``0.1.*``. *check* is an id,
+    *signature* is compared with the evidence's own. *note* says in a sentence what the server does, *pointer* where it
+    is described.
+    """
+
+    package: str
+    versions: str
+    check: str
+    signature: str
+    note: str
+    pointer: str
+
+    def covers(self, package: str, version: str, check: str, signature: str) -> bool:
+        """Whether this is the fault that was found."""
+        return (
+            (package, check) == (self.package, self.check)
+            and fnmatchcase(version, self.versions)
+            and fnmatchcase(signature, self.signature)
+        )
+
+
+def _rlmesh(check: str, signature: str, note: str, entry: str) -> KnownFault:
+    return KnownFault("rlmesh", "0.1.0", check, signature, note, f"docs/peers.md, {entry}")
+
+
+_PLACE_TAKEN = (
+    "While an operation runs, the server takes no other client, however long the one who asked has been gone."
+)
+_LATE = "The deadline is looked at when the operation is over; one that never ends is never answered."
+
+KNOWN_FAULTS: tuple[KnownFault, ...] = (
+    _rlmesh("life.step-needs-reset", "*", "A step before any reset is handed to the env; there is no NOT_READY.", "E1"),
+    _rlmesh("wire.deadline", "TIMEOUT comes too late", _LATE, "E2"),
+    _rlmesh("wire.deadline", "no answer", _LATE, "E2"),
+    _rlmesh("wire.survives", "the next client is refused", _PLACE_TAKEN, "E3"),
+    _rlmesh("wire.second-client", "the next client is refused", _PLACE_TAKEN, "E3"),
+    _rlmesh(
+        "wire.malformed",
+        "an unreadable message: the stream ends with OK",
+        "Bytes that are no request end the stream with status OK and without an error.",
+        "E4",
+    ),
+    _rlmesh(
+        "wire.recoverable-honest",
+        "INTERNAL not recoverable, and goes on",
+        "A lane that raised in a step of its own is called lost, and goes on with the others.",
+        "E5",
+    ),
+    _rlmesh(
+        "acct.interrupted",
+        "*",
+        "Episodes cut short by resets are told with the next step only, and only the last hundred of them.",
+        "E6",
+    ),
+)
+"""What is shipped, in the order of ``docs/peers.md``."""
+
+
+def lookup(package: str, version: str, check: str, signature: str) -> str | None:
+    """What is known of a failure of *check* with *signature* on a server of *package*; ``None`` if nothing is."""
+    for fault in KNOWN_FAULTS:
+        if fault.covers(package, version, check, signature):
+            return f"{fault.note} ({fault.package} {version}; {fault.pointer})"
+    return None
