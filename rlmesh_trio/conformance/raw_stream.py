@@ -5,7 +5,7 @@ Everything that happens on it stands in its ``log``, in order and with its time.
 
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal
 from urllib.parse import unquote
 
@@ -170,9 +170,7 @@ class RawStream:
         :exc:`~rlmesh_trio.errors.ConnectError` when no answer comes, :exc:`~rlmesh_trio.errors.ProtocolError` for an
         answer that cannot be read.
         """
-        base = introduce("rlmesh-env", None)
-        base.protocol_generation = generation
-        data = await self._unary("Handshake", encode(pb.HandshakeRequest(base=base)))
+        data = await self._unary("Handshake", _greeting(generation))
         return decode(pb.HandshakeResponse, data, what="the answer to the handshake")
 
     async def shutdown(self, reason: str) -> core.ShutdownResponse:
@@ -241,8 +239,9 @@ class RawStream:
 async def open_raw_stream(
     address: str, *, token: str | None, limit: float, patience: float = 0.0
 ) -> AsyncGenerator[RawStream]:
-    """Connect to *address* and open a Join stream, without handshake or configure, for the block's duration.
+    """Connect to *address*, shake hands, and open a Join stream, without configure, for the block's duration.
 
+    What comes of the handshake does not matter: that is another test.
     *limit* seconds bound the connecting, the opening, and each wait. A server that refuses the stream is asked again
     for *patience* seconds; then the stream is there all the same, ended with ``how="refused"``. Leaving the block
     resets what has not ended. Raises :exc:`~rlmesh_trio.errors.ConnectError` when nobody is there.
@@ -250,7 +249,7 @@ async def open_raw_stream(
     async with open_channel(parse_address(address), token=token, limit=limit) as channel:
         until = trio.current_time() + patience
         pause = _FIRST_PAUSE
-        stream = await _opened(address, limit, channel)
+        stream = await _opened(address, limit, channel, greet=True)
         while stream.ending is not None and stream.ending.how == "refused" and trio.current_time() + pause < until:
             await trio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -261,16 +260,25 @@ async def open_raw_stream(
             stream.abandon()
 
 
-async def _opened(address: str, limit: float, channel: Channel) -> RawStream:
+async def _opened(address: str, limit: float, channel: Channel, *, greet: bool = False) -> RawStream:
     stream = RawStream(address, limit, channel)
     try:
         with trio.fail_after(limit):
+            if greet:
+                with suppress(HandshakeError):
+                    await channel.unary(f"{_SERVICE}/Handshake", _greeting(GENERATION))
             await channel.open_stream(f"{_SERVICE}/Join", stream)
     except (ConnectError, HandshakeError) as error:
         stream.refused(str(error))
     except trio.TooSlowError:
         stream.refused(f"{address} accepted the connection, but opened no stream in {format_duration(limit)}")
     return stream
+
+
+def _greeting(generation: str) -> bytes:
+    base = introduce("rlmesh-env", None)
+    base.protocol_generation = generation
+    return encode(pb.HandshakeRequest(base=base))
 
 
 def _read(at: float, data: bytes) -> Received:
