@@ -30,9 +30,7 @@ def infos_of_lane(answer: Answer, position: int, facts: Facts) -> Mapping[str, M
 
 def compared_infos(infos: Mapping[str, MetaValue], facts: Facts) -> Metadata:
     """What of one lane's *infos* two equal runs share: no wall-clock entries, and none that the user left out."""
-    entries = (*SESSION_ENTRIES, *facts.ignored_infos)
-    # A dot may stand between keys, or in one.
-    return sorted_infos(infos, [path for entry in entries for path in ((entry,), tuple(entry.split(".")))])
+    return sorted_infos(infos, tuple([f".{entry}" for entry in (*SESSION_ENTRIES, *facts.ignored_infos)]))
 
 
 def info_spot(a: MetaValue, b: MetaValue, path: str, ulps: int = 0) -> tuple[str, Spot] | None:

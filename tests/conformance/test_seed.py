@@ -70,13 +70,6 @@ async def test_a_vector_env_that_goes_on_by_itself_is_no_fault(mode: AutoresetMo
     assert await seed_faults(vector) == {}
 
 
-async def test_restarts_that_do_not_repeat_are_told_once() -> None:
-    def vector() -> Any:
-        return SyncVectorEnv([planted.ShortAndUnseeded] * 2)
-
-    assert set(await seed_faults(vector)) == {"seed.followup-repeatable"}
-
-
 async def test_wall_clock_times_are_no_difference() -> None:
     def cart_pole() -> Any:
         return RecordEpisodeStatistics(gymnasium.make("CartPole-v1"))
@@ -96,6 +89,14 @@ async def test_later_checks_learn_whether_seeds_matter(env: type[planted.Walk], 
     async with lab_on(env) as lab:
         await seed_sensitive(lab, example(lab.facts))
         assert lab.facts.told == {"deterministic": deterministic}
+
+
+async def test_an_env_that_cannot_be_reset_is_not_called_deterministic() -> None:
+    example = CHECKS["seed.sensitive"].example
+    assert example is not None
+    async with lab_on(planted.Unwilling) as lab:
+        assert await seed_sensitive(lab, example(lab.facts)) is None
+        assert lab.facts.told == {}
 
 
 async def test_an_env_that_minds_pauses(autojump_clock: trio.testing.MockClock) -> None:

@@ -1,9 +1,15 @@
-"""The family ``lanes``: a lane is an env of its own, whatever the others do and however many there are."""
+"""The family ``lanes``: a lane is an env of its own, whatever the others do and however many there are.
+
+Infos of a vector that moves in lockstep are not compared: gymnasium joins those of all lanes in arrays of one dtype,
+that of the first lane that has any, so that a lane's own may be cut to whole numbers by another's.
+"""
+
+from collections.abc import Mapping
 
 import attrs
 
 from rlmesh_trio.conformance.comparing import confirmed, difference_evidence
-from rlmesh_trio.conformance.differences import first_difference, lane_fingerprint, without
+from rlmesh_trio.conformance.differences import Difference, first_difference, lane_fingerprint, without
 from rlmesh_trio.conformance.lane_cases import (
     BadResetCase,
     PartialCase,
@@ -58,6 +64,15 @@ def _any_width(facts: Facts) -> str | None:
     if not (facts.local and facts.subset_step):
         return "needs a factory of single envs: a running server and a vector env have the width they have"
     return _several(facts)
+
+
+async def _lane_difference(
+    lab: Lab, base: Script, traces: tuple[Trace, Trace], lanes: Mapping[int, int]
+) -> Difference | None:
+    """Where the two traces, of which the first is that of *base*, part in the *lanes* mapped."""
+    difference = await confirmed(*traces, lambda: lab.play(base), lab.facts, lanes=lanes)
+    joined = difference is not None and difference.info_only and not lab.facts.subset_step
+    return None if joined else difference
 
 
 @check(
@@ -122,7 +137,7 @@ async def solo_equal(lab: Lab, case: RedrawnCase) -> Evidence | None:
     """Nothing goes from lane to lane."""
     base, changed, kept = case
     a, b = await lab.play(base), await lab.play(changed)
-    difference = await confirmed(a, b, lambda: lab.play(base), lab.facts, lanes={kept: kept})
+    difference = await _lane_difference(lab, base, (a, b), {kept: kept})
     if difference is None:
         return None
     others = sorted({lane for op, new in zip(base.ops, changed.ops, strict=True) for lane in _changed_lanes(op, new)})
@@ -162,7 +177,7 @@ async def permute(lab: Lab, case: PermutedCase) -> Evidence | None:
     """One lane is as good as another."""
     base, permuted, order = case
     a, b = await lab.play(base), await lab.play(permuted)
-    difference = await confirmed(a, b, lambda: lab.play(base), lab.facts, lanes=dict(enumerate(order)))
+    difference = await _lane_difference(lab, base, (a, b), dict(enumerate(order)))
     if difference is None:
         return None
     line = f"lane {difference.lanes[1]} of B has the seed and the actions of lane {difference.lanes[0]} of A"
@@ -221,7 +236,7 @@ async def partial_reset_local(lab: Lab, case: PartialCase) -> Evidence | None:
         return _refused_reset(reset, answer, with_reset) if answer.refusal.code != "UNSUPPORTED" else None
     b = without(with_reset, {place})
     lanes = {lane: lane for lane in range(script.lanes) if lane not in reset.lanes}
-    difference = await confirmed(a, b, lambda: lab.play(base), lab.facts, lanes=lanes)
+    difference = await _lane_difference(lab, base, (a, b), lanes)
     if difference is None:
         return None
     touched = _lanes_text(list(reset.lanes))

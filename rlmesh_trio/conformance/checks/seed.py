@@ -256,14 +256,17 @@ async def seed_sensitive(lab: Lab, case: tuple[Script, tuple[int, ...]]) -> Evid
         given = tuple([(seed + lane) % 2**63 for lane in range(script.lanes)])
         trace = await lab.play(attrs.evolve(script, ops=(Reset(given), *script.ops[1:])))
         first = first or trace
-        if lane_fingerprint(trace, 0, facts) != lane_fingerprint(first, 0, facts):
+        seen = lane_fingerprint(trace, 0, facts)
+        if not seen:
+            return None
+        if seen != lane_fingerprint(first, 0, facts):
             facts.told["deterministic"] = False
             return None
+    assert first is not None
     facts.told["deterministic"] = True
-    answered = len(lane_fingerprint(first, 0, facts)) if first else 0
     return Evidence(
-        (f"{len(tried)} seeds, 1 trace of {answered} answers",),
+        (f"{len(tried)} seeds, 1 trace of {len(lane_fingerprint(first, 0, facts))} answers",),
         "one trace for all seeds",
         "the env is deterministic: the other checks of seeds say little about it",
-        traces=() if first is None else (first,),
+        traces=(first,),
     )

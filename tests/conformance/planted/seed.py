@@ -198,3 +198,17 @@ class EndsByChance(Walk):
     def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, Infos]:
         observation, reward, _, _, infos = super().step(action)
         return observation, reward, abs(self.pushed) > 1, False, infos
+
+
+class MixedInfos(EndsByChance):
+    """Tells a whole number now and a fraction then."""
+
+    def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, Infos]:
+        return (*super().step(action)[:4], {"share": 0 if self.pushed > 0 else 0.5})
+
+
+class Unwilling(Walk):
+    """Cannot be reset."""
+
+    def start(self) -> float:
+        raise RuntimeError("no")
