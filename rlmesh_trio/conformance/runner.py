@@ -36,7 +36,10 @@ OPENING = 10.0
 
 _SEARCH_SHARE = 0.6
 _SOAK_SHARE = 0.1
-_EXAMPLES_SHARE = 0.5
+_EXAMPLES_SHARE = 0.7
+# What one check may take of the budget even where an equal part would be less.
+_EXAMPLE_LEAST = 0.1
+_SEARCH_LEAST = 0.05
 _LAST_LOOK = 0.7
 _HUNG_AFTER = 2.0
 _HUNG_TIMES = 10.0
@@ -214,7 +217,7 @@ class TargetRun:
         self._watcher.phase_started(self.name, phase, tuple(run.check.id for run in runs))
         for run in runs:
             if self._up(run, phase):
-                with trio.move_on_at(until):
+                with trio.move_on_at(min(until, trio.current_time() + _EXAMPLE_LEAST * self._settings.time)):
                     await self._guarded(run, run.try_example)
                 if not run.open:
                     self._tell(run)
@@ -226,7 +229,8 @@ class TargetRun:
                 if run.stale:
                     await self._guarded(run, run.try_example)
                 now = trio.current_time()
-                deadline = now + max(0.0, until - now) / max(1, sum(other.open for other in runs[place:]))
+                part = (until - now) / max(1, sum(other.open for other in runs[place:]))
+                deadline = min(until, now + max(part, _SEARCH_LEAST * self._settings.time))
                 # Whatever breaks now must leave half of the time to what may break after it.
                 limit = min(self._settings.shrink_time, (self._end - now) / 2)
                 end = min(self._end, deadline + limit)

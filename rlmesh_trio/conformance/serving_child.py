@@ -1,11 +1,21 @@
-"""What runs in the process that a factory target is served from; see ``serving_process``."""
+"""What runs in the processes that a factory target is served from; see ``serving_process``.
 
+An interpreter that has imported what serving takes waits for orders, and serves each from a fork of itself: a new
+process that knows nothing of the user's code, in a few milliseconds. All end when the parent's end of the *life* pipe
+closes.
+"""
+
+import contextlib
 import os
 import pickle
+import random
+import signal
 import struct
 import sys
-from typing import TextIO
+import warnings
+from typing import BinaryIO, TextIO
 
+import numpy as np
 import trio
 
 from rlmesh_trio.errors import SessionError
@@ -16,23 +26,49 @@ __all__ = ("main",)
 _LENGTH = struct.Struct("<Q")
 
 
-def main() -> None:
-    """Serve what standard input asks for until it ends."""
-    # What the env prints is no answer of ours.
+def main(life: int) -> None:
+    """Serve what standard input asks for, one process an order, until it ends."""
+    # What an env prints is no answer of ours.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    order = sys.stdin.buffer.read(_LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))[0])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while (order := _order(sys.stdin.buffer)) is not None:
+        with warnings.catch_warnings():
+            # The threads that numpy's libraries keep know of forks.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            _serve_and_exit(order, life, answers)
+
+
+def _order(orders: BinaryIO) -> bytes | None:
+    head = orders.read(_LENGTH.size)
+    return orders.read(_LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else None
+
+
+def _serve_and_exit(order: bytes, life: int, answers: TextIO) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    random.seed()
+    np.random.seed()
+    print("PID", os.getpid(), file=answers, flush=True)
     try:
         source, lanes = pickle.loads(order)
-        trio.run(_serve, source, lanes, answers)
+        trio.run(_serve, source, lanes, life, answers)
     except SessionError as refusal:
         print("FAILED", " ".join(str(refusal).split()), file=answers, flush=True)
-    # No thread of the env's, and nothing it wants to do at its end, shall keep the process.
-    os._exit(0)
+    except BaseException as crash:
+        print("FAILED", f"serving the env failed with {type(crash).__name__}: {crash}", file=answers, flush=True)
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # No thread of the env's, and nothing it wants to do at its end, shall keep the process.
+        os._exit(0)
 
 
-async def _serve(source: object, lanes: int, answers: TextIO) -> None:
+async def _serve(source: object, lanes: int, life: int, answers: TextIO) -> None:
     async with serve_env(source, lanes=lanes) as server:
         print("READY", server.address, file=answers, flush=True)
-        async with trio.lowlevel.FdStream(os.dup(0)) as orders:
-            await orders.receive_some()
+        await trio.lowlevel.wait_readable(life)
+        # Nobody is left to be told.
+        os._exit(0)

@@ -155,7 +155,7 @@ class ServedTarget:
     async def restart(self) -> None:
         """Kill the process and start another."""
         process = cast("ServingProcess", self._process)
-        await process.end()
+        await process.kill()
         await process.start()
 
 

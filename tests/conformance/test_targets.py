@@ -1,14 +1,17 @@
 import os
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
 
 from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
 from rlmesh_trio.conformance.lab import open_lab
 from rlmesh_trio.conformance.scripts import Reset, Script, Step
-from rlmesh_trio.conformance.serving_process import ServingProcess
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.targets import LocalTarget, ServedTarget, WireTarget, target_for
 from rlmesh_trio.contract import EnvContract
@@ -111,18 +114,63 @@ async def test_what_the_process_writes_is_kept() -> None:
 
 
 async def test_the_process_ends_with_its_parent() -> None:
+    program = f"""
+import trio
+from rlmesh_trio.conformance.targets import ServedTarget
+
+async def main():
+    async with ServedTarget({COUNTING!r}).running():
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
     async with trio.open_nursery() as nursery:
-        serving = ServingProcess(COUNTING, 1, nursery)
-        await serving.start()
-        process = serving._process  # pyright: ignore[reportPrivateUsage]
-        assert process is not None
-        assert process.stdin is not None
-        await process.stdin.aclose()
-        with trio.fail_after(10.0):
-            await process.wait()
-        assert serving.ended
-        await serving.end()
-        nursery.cancel_scope.cancel()
+        run: Any = partial(trio.run_process, [sys.executable, "-c", program], check=False, start_new_session=True)
+        parent: trio.Process = await nursery.start(run)
+        await until(lambda: len(descendants(parent.pid)) == 2)
+        serving = descendants(parent.pid)
+        parent.kill()
+        await until(lambda: not any(map(lives, serving)))
+
+
+def descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(20.0):
+        while not condition():  # noqa: ASYNC110 - another process's doing
+            await trio.sleep(0.02)
+
+
+async def test_processes_take_turns_and_draw_differently() -> None:
+    target = ServedTarget(f"{__name__}:Drawing")
+    script = Script(1, (Reset((3,)),))
+    async with target.running():
+        async with target.connect(5.0) as env:
+            facts = facts_of(target, env, Settings())
+        async with open_lab(target, facts, step_timeout=5.0) as lab:
+            drawn = [(await lab.play_apart(script)).answers[0].raw_leaves[0] for _ in range(4)]
+    assert len({row[:4] for row in drawn}) == 4, "what nobody seeds"
+    assert len({row[4:] for row in drawn}) == 2, "the hashes of two interpreters"
+
+
+class Drawing(Counting):
+    """Observes what hangs on no seed."""
+
+    def observed(self) -> Any:
+        return np.array([np.random.random() * 9, hash("a") % 9001 / 1000], np.float32)
 
 
 async def test_facts_of_an_env_of_this_process() -> None:
