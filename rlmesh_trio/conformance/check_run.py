@@ -21,6 +21,7 @@ from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.trimming import trimmed
 from rlmesh_trio.conformance.verdicts import Evidence, Finding, Severity, VerdictName
 from rlmesh_trio.conformance.watching import Watcher
+from rlmesh_trio.errors import SessionError
 
 __all__ = ("CheckRun", "JudgeFault")
 
@@ -89,7 +90,7 @@ class CheckRun:
         """
         steps, started = self.lab.coverage.steps, trio.current_time()
         try:
-            evidence = await self.check.judge(lab or self.lab, case)
+            evidence = await self._judge(lab or self.lab, case)
         except TargetLost:
             raise
         except Exception as failure:
@@ -98,6 +99,14 @@ class CheckRun:
             self.steps += self.lab.coverage.steps - steps
             self.seconds += trio.current_time() - started
         return None if evidence is None else self._weighed(case, evidence)
+
+    async def _judge(self, lab: Lab, case: Any) -> Evidence | None:
+        """Ask the judge, and once more if it found no server and there is one after all."""
+        try:
+            return await self.check.judge(lab, case)
+        except SessionError:
+            await self.lab.bring_back()
+            return await self.check.judge(lab, case)
 
     def _weighed(self, case: Any, evidence: Evidence) -> Evidence | None:
         """Keep *evidence*, unless it counts in full."""

@@ -23,7 +23,7 @@ from rlmesh_trio.conformance.targets import OpenEnv, Target
 from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
 from rlmesh_trio.endpoints.loading import AnyEnv, env_makers
 from rlmesh_trio.endpoints.local_env import open_local_env
-from rlmesh_trio.errors import SessionError
+from rlmesh_trio.errors import ConnectError, SessionError
 
 __all__ = ("PATIENCE", "Isolation", "SeenLab", "TargetLab", "TargetLost", "open_lab")
 
@@ -58,7 +58,7 @@ class TargetLab:
     """One target at work: a ``Lab``. Made by :func:`open_lab`.
 
     ``isolation`` is how plays are kept apart from now on. ``on_trace`` is called with every trace from the target's
-    server. ``last_script`` is the script played last.
+    server. ``other`` is the lab of the run's first target. ``last_script`` is the script played last.
     """
 
     def __init__(self, target: Target, facts: Facts, nursery: trio.Nursery, *, step_timeout: float) -> None:
@@ -77,6 +77,7 @@ class TargetLab:
         self.isolation: Isolation = "shared"
         self.coverage = Coverage()
         self.last_script: Script | None = None
+        self.other: TargetLab | None = None
         self.on_trace: Callable[[Trace], None] = lambda _: None
 
     @property
@@ -123,8 +124,12 @@ class TargetLab:
         """A Join stream of the judge's own; see :func:`~rlmesh_trio.conformance.raw_stream.open_raw_stream`."""
         await self.leave()
         limit = self._step_timeout
-        async with open_raw_stream(self.address, token=self.token, limit=limit, patience=patience) as stream:
-            yield stream
+        try:
+            async with open_raw_stream(self.address, token=self.token, limit=limit, patience=patience) as stream:
+                yield stream
+        except ConnectError:
+            self._last_loss = "CONNECTION"
+            raise
 
     async def play(self, script: Script) -> Trace:
         """Play *script* in the session in use, or apart from what came before where that is called for."""
@@ -192,6 +197,15 @@ class TargetLab:
 
         with trio.fail_after(_OPS_ASKED * self._step_timeout):
             return await trio.to_thread.run_sync(asked, abandon_on_cancel=True)
+
+    async def play_other(self, script: Script) -> Trace:
+        """Play *script* on the run's first target. Raises :exc:`ConnectError` when that one is lost."""
+        if self.other is None:
+            raise ValueError(f"{self._target.name} is the only target, or the first")
+        try:
+            return await self.other.play(script)
+        except TargetLost as lost:
+            raise ConnectError(f"the other target is gone: {lost}") from lost
 
     async def bring_back(self) -> None:
         """See to it that there is a session; raises :exc:`TargetLost`."""
