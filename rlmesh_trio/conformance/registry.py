@@ -53,6 +53,7 @@ class Facts:
     allow_shutdown: bool = False
     bounds: Literal["fail", "warn"] = "fail"
     told: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    other: "Facts | None" = None
 
     @property
     def served(self) -> bool:
@@ -119,6 +120,10 @@ class Lab(Protocol):
         A target that is an env already gives that one. Raises :exc:`~rlmesh_trio.errors.ConnectError` when it cannot be
         made, :exc:`trio.TooSlowError` when all this takes as long as ten operations may.
         """
+        ...
+
+    async def play_other(self, script: Script) -> Trace:
+        """Play *script* on the run's first target, in a session in use; where the facts know an ``other`` only."""
         ...
 
     def target(self, value: float, label: str) -> None:

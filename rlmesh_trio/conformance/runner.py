@@ -6,7 +6,7 @@ stands whatever happens next: a target that is lost, the end of the time, an int
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from importlib import import_module
 
@@ -38,7 +38,7 @@ _SEARCH_SHARE = 0.6
 _SOAK_SHARE = 0.1
 _EXAMPLES_SHARE = 0.7
 # What one check may take of the budget even where an equal part would be less.
-_EXAMPLE_LEAST = 0.1
+_EXAMPLE_LEAST = 0.2
 _SEARCH_LEAST = 0.05
 _LAST_LOOK = 0.7
 _HUNG_AFTER = 2.0
@@ -73,7 +73,7 @@ async def run_checks(
                 await run.look()
             for run in runs:
                 try:
-                    await run.run()
+                    await run.run(None if run is runs[0] else runs[0])
                 finally:
                     done.append(run.outcome("the run was interrupted" if scope.cancel_called else ""))
     outcome = Outcome(tuple(done), settings, began, trio.current_time() - started, scope.cancelled_caught)
@@ -128,15 +128,19 @@ class TargetRun:
             version=version,
         )
 
-    async def run(self) -> None:
-        """Go through all phases, within the budget."""
+    async def run(self, first: "TargetRun | None" = None) -> None:
+        """Go through all phases, within the budget. *first* is the run of the first target, for comparisons with it."""
         facts, settings = self._facts, self._settings
         assert facts is not None
+        if first is not None and not first._unreadable:
+            facts = self._facts = attrs.evolve(facts, other=first._facts)
         self._started = trio.current_time()
         self._end = self._started + settings.time
         self._watcher.target_opened(self._about)
-        async with open_lab(self._target, facts, step_timeout=settings.step_timeout) as lab:
-            self._lab = lab
+        async with AsyncExitStack() as labs:
+            lab = self._lab = await labs.enter_async_context(self._open_lab(facts))
+            if first is not None and facts.other is not None:
+                lab.other = await labs.enter_async_context(first._open_lab(facts.other))
             self._make_runs(facts, lab)
             try:
                 with trio.move_on_at(self._end):
@@ -146,6 +150,9 @@ class TargetRun:
                 self._lost = str(lost)
             finally:
                 self._seconds = trio.current_time() - self._started
+
+    def _open_lab(self, facts: Facts) -> AbstractAsyncContextManager[TargetLab]:
+        return open_lab(self._target, facts, step_timeout=self._settings.step_timeout)
 
     def _make_runs(self, facts: Facts, lab: TargetLab) -> None:
         known, settings = self._known, self._settings

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
+import numpy as np
 import pytest
 import trio
 from hypothesis import strategies as st
@@ -305,6 +306,26 @@ async def test_several_targets_are_tested_one_after_the_other() -> None:
     assert outcome.targets[0].contract_digest != outcome.targets[1].contract_digest
 
 
+async def test_later_targets_are_compared_with_the_first() -> None:
+    class Other(Counting):
+        def observed(self) -> Any:
+            return super().observed() + np.float32(self.steps == 2)
+
+    async def agrees(lab: Lab, script: Script) -> Evidence | None:
+        here, there = await lab.play(script), await lab.play_other(script)
+        return BAD if [a.raw_leaves for a in here.answers] != [a.raw_leaves for a in there.answers] else None
+
+    check = toy("twin.agrees", agrees, cases=drawn_scripts, applies=lambda facts: None if facts.other else "needs two")
+    targets = [LocalTarget(source, where="inline") for source in (Counting, Counting, Other)]
+    findings = (await run(check, targets=targets)).findings
+    assert [(finding.verdict, finding.reason) for finding in findings] == [
+        ("skip", "needs two"),
+        ("pass", ""),
+        ("fail", ""),
+    ]
+    assert len(findings[2].case.ops) == 3
+
+
 async def test_a_target_that_is_not_there_is_told_before_anything_is_played(autojump_clock: MockClock) -> None:
     asked: list[str] = []
     targets = [LocalTarget(Counting, where="inline"), WireTarget("unix:///nowhere/at/all")]
@@ -315,7 +336,7 @@ async def test_a_target_that_is_not_there_is_told_before_anything_is_played(auto
 
 async def test_the_time_is_kept_in_the_middle_of_everything(autojump_clock: MockClock) -> None:
     async def slow(lab: Lab, case: Any) -> Evidence | None:
-        await trio.sleep(3.0)
+        await trio.sleep(1.5)
         return None
 
     async def endless(lab: Lab, case: Any) -> Evidence | None:
