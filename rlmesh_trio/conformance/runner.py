@@ -73,7 +73,7 @@ async def run_checks(
                 await run.look()
             for run in runs:
                 try:
-                    await run.run(None if run is runs[0] else runs[0])
+                    await run.run(None if run is runs[0] else runs[0], since=started if run is runs[0] else None)
                 finally:
                     done.append(run.outcome("the run was interrupted" if scope.cancel_called else ""))
     outcome = Outcome(tuple(done), settings, began, trio.current_time() - started, scope.cancelled_caught)
@@ -128,13 +128,16 @@ class TargetRun:
             version=version,
         )
 
-    async def run(self, first: "TargetRun | None" = None) -> None:
-        """Go through all phases, within the budget. *first* is the run of the first target, for comparisons with it."""
+    async def run(self, first: "TargetRun | None" = None, *, since: float | None = None) -> None:
+        """Go through all phases, within the budget, which counts from *since* (trio time), by default from now.
+
+        *first* is the run of the first target, for comparisons with it.
+        """
         facts, settings = self._facts, self._settings
         assert facts is not None
         if first is not None and not first._unreadable:
             facts = self._facts = attrs.evolve(facts, other=first._facts)
-        self._started = trio.current_time()
+        self._started = trio.current_time() if since is None else since
         self._end = self._started + settings.time
         self._watcher.target_opened(self._about)
         async with AsyncExitStack() as labs:

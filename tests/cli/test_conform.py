@@ -172,5 +172,5 @@ def test_a_tolerance_is_in_units_of_the_last_place() -> None:
 def test_settings_follow_the_options() -> None:
     given = {"only": (("a", "b"), ("c",)), "skip": (), "ignored_leaves": (), "ignored_infos": (), "options": ()}
     settings = settings_from({"time": None, "quick": True, "deep": False, "seed": None, **given})
-    assert (settings.time, settings.only, settings.examples_each) == (10.0, ("a", "b", "c"), 4)
+    assert (settings.time, settings.only, settings.examples_each) == (9.0, ("a", "b", "c"), 4)
     assert json.dumps(settings.seeded().seed).isdecimal()
