@@ -75,7 +75,7 @@ class Digester:
         self.digest = load_extra("xxhash", extra="mcap", wanted_by="a recording").xxh3_128_digest
         self.observations = RowCutter(observation)
         self.actions = RowCutter(action)
-        self._ignored = tuple(tuple(name.split(".")) for name in (*SESSION_ENTRIES, *ignored))
+        self._ignored = tuple(f".{name}" for name in (*SESSION_ENTRIES, *ignored))
         self._nothing = cast("bytes", self.digest(b""))
 
     def observation_rows(self, leaves: Leaves | None, rows: int) -> bytes:
@@ -142,19 +142,17 @@ def _part(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str, Meta
     return own
 
 
-def sorted_infos(
-    infos: Mapping[str, MetaValue], ignored: Sequence[tuple[str, ...]] = (), path: tuple[str, ...] = ()
-) -> dict[str, MetaValue]:
-    """Plain *infos* with keys in order and without what is *ignored*: paths that match the end of a value's own."""
+def sorted_infos(infos: Mapping[str, MetaValue], ignored: tuple[str, ...] = (), path: str = "") -> dict[str, MetaValue]:
+    """Plain *infos* with keys in order and without what is *ignored*: ends of paths, as ``.outer.inner``."""
     kept: dict[str, MetaValue] = {}
     for key in sorted(infos):
-        here = (*path, key)
-        if not any(here[-len(entry) :] == entry for entry in ignored):
+        here = f"{path}.{key}"
+        if not here.endswith(ignored):
             kept[key] = _sorted_value(infos[key], ignored, here)
     return kept
 
 
-def _sorted_value(value: MetaValue, ignored: Sequence[tuple[str, ...]], path: tuple[str, ...]) -> MetaValue:
+def _sorted_value(value: MetaValue, ignored: tuple[str, ...], path: str) -> MetaValue:
     if isinstance(value, Mapping):
         return sorted_infos(cast("Mapping[str, Any]", value), ignored, path)
     if isinstance(value, list):

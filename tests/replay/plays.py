@@ -84,7 +84,7 @@ def record(writer: RecordingWriter, op: Op) -> None:
             writer.record_end(op.lanes[0], writer.ordinal_on(op.lanes[0]), "capped")
 
 
-def recorded(path: Path, ops: Iterable[Op], header: Header, level: str = "digest", **fields: Any) -> Footer:
+def recorded(path: Path, ops: Iterable[Op], header: Header, level: str | None = None, **fields: Any) -> Footer:
     with RecordingWriter(path, header, level, **fields) as writer:
         for op in ops:
             record(writer, op)

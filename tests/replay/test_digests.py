@@ -95,20 +95,20 @@ def test_what_no_digest_covers_is_one_list() -> None:
     assert {"episode.t", "endpoint_total_ns", "rlmesh.conformance.warning"} <= set(SESSION_ENTRIES)
 
 
-@pytest.mark.parametrize(
-    ("vector", "lanes"),
-    [
-        ({"a": [1, 2, 3], "_a": [True, False, True]}, [{"a": 1}, {}, {"a": 3}]),
-        ({"a": np.array([1.5, 0, 0]), "_a": np.array([True, False, False])}, [{"a": 1.5}, {}, {}]),
-        (
-            {"in": {"b": [1, 2, 3], "_b": [False, True, True]}, "_in": [False, True, True]},
-            [{}, {"in": {"b": 2}}, {"in": {"b": 3}}],
-        ),
-        ({"final_info": [{"x": 1}, {"x": 2}, {}], "_final_info": [False, True, False]}, [{}, {"x": 2}, {}]),
-        ({"shared": 7}, [{"shared": 7}] * 3),
-        ({}, [{}] * 3),
-    ],
-)
+VECTORS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+    ({"a": [1, 2, 3], "_a": [True, False, True]}, [{"a": 1}, {}, {"a": 3}]),
+    ({"a": np.array([1.5, 0, 0]), "_a": np.array([True, False, False])}, [{"a": 1.5}, {}, {}]),
+    (
+        {"in": {"b": [1, 2, 3], "_b": [False, True, True]}, "_in": [False, True, True]},
+        [{}, {"in": {"b": 2}}, {"in": {"b": 3}}],
+    ),
+    ({"final_info": [{"x": 1}, {"x": 2}, {}], "_final_info": [False, True, False]}, [{}, {"x": 2}, {}]),
+    ({"shared": 7}, [{"shared": 7}] * 3),
+    ({}, [{}] * 3),
+]
+
+
+@pytest.mark.parametrize(("vector", "lanes"), VECTORS)
 def test_infos_in_vector_form_are_those_of_each_lane(vector: Metadata, lanes: list[Metadata]) -> None:
     assert DIGESTER.info_rows(vector, 3) == b"".join(map(info, lanes))
 

@@ -29,7 +29,7 @@ from tests.replay.plays import DICT, Op, contract_of, plays, record, recorded
 LEVELS = st.sampled_from(["digest", "full", "ring=2"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(plays(), LEVELS)
 def test_what_is_recorded_is_whole_in_every_form(play: tuple[int, list[Op]], level: str) -> None:
     lanes, ops = play
@@ -46,7 +46,7 @@ def test_what_is_recorded_is_whole_in_every_form(play: tuple[int, list[Op]], lev
         assert repaired.read_bytes() == again.read_bytes()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(plays(), LEVELS, st.data())
 def test_a_run_that_was_killed_and_went_on_has_the_root_of_one_that_never_was(
     play: tuple[int, list[Op]], level: str, data: st.DataObject
@@ -70,7 +70,7 @@ def test_a_run_that_was_killed_and_went_on_has_the_root_of_one_that_never_was(
         assert verify(resumed).problems == ()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(plays(), st.booleans())
 def test_entries_are_read_as_they_were_written(play: tuple[int, list[Op]], full: bool) -> None:
     lanes, ops = play
