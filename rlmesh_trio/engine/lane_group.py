@@ -99,6 +99,7 @@ class LaneGroup:
 
     async def run(self) -> None:
         """Drive episodes to the end of the budget; raises the typed error that fails the route."""
+        self._buffer.drop_plan()  # A group that is started again may have stopped in the middle of a chunk.
         try:
             plan, self._first_plan = self._first_plan or self._next_plan(self.lanes), None
             while plan is not None:
