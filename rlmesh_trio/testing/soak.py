@@ -13,7 +13,8 @@ from typing import Final, TextIO
 
 from rlmesh_trio.testing.schedule import TookTooLong, real_time_limit
 from rlmesh_trio.testing.world import World
-from rlmesh_trio.testing.world_checks import signature, violations
+from rlmesh_trio.testing.world_checks import violations
+from rlmesh_trio.testing.world_facts import signature
 
 __all__ = ("main", "soak")
 

@@ -5,8 +5,7 @@ the same seed always plays the same, task step for task step. ``violations(outco
 :mod:`rlmesh_trio.testing.world_checks` says which promise was broken, if any was.
 """
 
-import random
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import attrs
 import numpy as np
@@ -25,17 +24,14 @@ from rlmesh_trio.spec import (
     ValueSpace,
 )
 from rlmesh_trio.testing.scripted import contract
+from rlmesh_trio.testing.world_draw import Draw
+from rlmesh_trio.testing.world_expected import finished_earlier, is_determined
 from rlmesh_trio.testing.world_plan import (
-    KINDS,
     SLOW,
-    Autoreset,
     Cancellation,
-    Delays,
-    EnvKind,
     EnvPlan,
     ModelPlan,
     NetworkPlan,
-    SchedulerName,
     SessionPlan,
     Trouble,
 )
@@ -43,8 +39,6 @@ from rlmesh_trio.testing.world_run import Outcome, run_world
 from rlmesh_trio.testing.world_toy import ACTION_BYTES, OBSERVATION_BYTES
 
 __all__ = ("World",)
-
-T = TypeVar("T")
 
 
 def _bytes_space(size: int) -> ValueSpace:
@@ -78,22 +72,27 @@ class World:
     @classmethod
     def from_seed(cls, seed: int) -> Self:
         """The world of *seed*: four in ten are calm, in the others something goes wrong, or they are cancelled."""
-        draw = _Draw(seed)
+        draw = Draw(seed)
         env = draw.env()
         model = draw.model(history=env.kind != "vector" or env.autoreset == "NEXT_STEP")
-        session = draw.session(env)
         mood = draw.one(*["calm"] * 4, *["trouble"] * 3, *["cancelled"] * 2, "both")
+        troubled = mood in ("trouble", "both")
+        recovers = draw.up_to(10) <= (7 if troubled else 2)
+        session = draw.session(env, recovers=recovers)
         endless = session.budget is None or (env.longest is None and session.step_cap is None)
-        return cls(
+        world = cls(
             seed=seed,
             schedule=draw.random.getrandbits(32),
             env=env,
             model=model,
-            network=draw.network(lossy=mood in ("trouble", "both")),
+            network=draw.network(lossy=troubled, recovers=recovers),
             session=session,
-            troubles=draw.troubles() if mood in ("trouble", "both") else (),
+            troubles=draw.troubles(env, recovers=recovers) if troubled else (),
             cancellation=draw.cancellation(endless=endless) if endless or mood in ("cancelled", "both") else None,
         )
+        if endless or not world.can_go_on:
+            return world
+        return attrs.evolve(world, session=attrs.evolve(session, finished=draw.finished(session.budget or 0)))
 
     @property
     def owns_resets(self) -> bool:
@@ -109,6 +108,27 @@ class World:
     def resets_named_lanes(self) -> bool:
         """Whether the engine resets just the finished lanes of a vector."""
         return self.env.kind == "vector" and self.env.lanes > 1 and self.owns_resets
+
+    @property
+    def groups(self) -> int:
+        """How many lane groups there are."""
+        return self.env.lanes if self.drives_lanes else 1
+
+    @property
+    def seeds_by_slot(self) -> bool:
+        """Whether the engine seeds every episode, each by its slot alone."""
+        session = self.session
+        if session.episode_seeds or not self.owns_resets:
+            return session.budget is not None and len(session.episode_seeds) >= session.budget
+        return session.base_seed is not None and not self.resets_named_lanes
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a session may be told of episodes that were played earlier."""
+        session = self.session
+        if session.budget is None or not is_determined(self):
+            return False
+        return session.base_seed is None or bool(session.episode_seeds) or self.seeds_by_slot
 
     @property
     def spec(self) -> SessionSpec:
@@ -132,7 +152,11 @@ class World:
             max_episode_steps=session.step_cap,
             max_episode_seconds=session.time_cap,
             close_env_on_end=session.close_env,
+            on_env_error=session.on_env_error,
+            on_timeout=session.on_timeout,
+            finished=finished_earlier(self),
             limits=Limits(
+                env_connect_timeout=session.connect_limit,
                 env_reset_timeout=session.reset_limit,
                 env_step_timeout=session.step_limit,
                 model_predict_timeout=session.predict_limit,
@@ -154,114 +178,10 @@ class World:
         steps = ((session.budget or 100) + 2 * self.env.lanes) * (longest + 2)
         notices = 6 * (session.hook.longest + session.reader.longest) + SLOW
         operation = session.reset_limit + session.step_limit + 2 * session.predict_limit
-        return steps * (operation + notices) + ending
+        lost = session.connect_limit * (1 + len(self.network.env_lost_at) + 20 * bool(self.troubles))
+        plays = 1 + self.env.lanes + max(session.on_env_error.attempts, session.on_timeout.attempts)
+        return plays * (steps * (operation + notices) + 5.0 * (session.budget or 100)) + lost + ending
 
     def run(self) -> Outcome:
         """Play the world to its end, in virtual time. Not to be called while trio or a :func:`seeded_schedule` runs."""
         return run_world(self)
-
-
-class _Draw:
-    """The choices of one seed, in order."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-
-    def one(self, *options: T) -> T:
-        return self.random.choice(options)
-
-    def up_to(self, most: int, least: int = 1) -> int:
-        return self.random.randint(least, most)
-
-    def delays(self) -> Delays:
-        return self.one(
-            Delays(),
-            Delays(),
-            Delays((0.0, 0.25)),
-            Delays((0.5,)),
-            Delays((0.0, 0.25, 0.5, 1.0)),
-            Delays((0.0,), jitter=1.0),
-            Delays((0.25, 0.5), jitter=0.25),
-        )
-
-    def env(self) -> EnvPlan:
-        kind: EnvKind = self.one("single", "lanes", "lanes", "lanes", "vector")
-        autoreset: Autoreset = self.one("UNSPECIFIED", "DISABLED", "DISABLED", "NEXT_STEP")
-        if kind == "vector":
-            autoreset = self.one("NEXT_STEP", "DISABLED")
-        return EnvPlan(
-            kind=kind,
-            lanes=1 if kind == "single" else self.one(1, 2, 2, 3, 3, 4),
-            autoreset=autoreset,
-            longest=None if self.up_to(15) == 1 else self.up_to(6),
-            salt=self.random.getrandbits(32),
-            reset=self.delays(),
-            step=self.delays(),
-            echoes=autoreset != "NEXT_STEP" and self.one(True, False),
-            declares_trials=self.one(True, False),
-        )
-
-    def model(self, *, history: bool) -> ModelPlan:
-        return ModelPlan(
-            chunk=self.one(1, 1, 2, 3, 4),
-            varied=self.one(True, False),
-            fuses=self.one(True, False),
-            history=self.up_to(4) == 1 and history,
-            salt=self.random.getrandbits(32),
-            predict=self.delays(),
-        )
-
-    def network(self, *, lossy: bool) -> NetworkPlan:
-        lost = self.one(None, None, "env", "model") if lossy else None
-        near = self.one(True, True, False)
-        return NetworkPlan(
-            env=Delays() if near else self.one(Delays((0.125,)), Delays((0.0,), jitter=0.5)),
-            model=Delays() if near else self.one(Delays((0.125,)), Delays((0.0,), jitter=0.5)),
-            env_lost_at=self.up_to(20) if lost == "env" else None,
-            model_lost_at=self.up_to(12) if lost == "model" else None,
-        )
-
-    def session(self, env: EnvPlan) -> SessionPlan:
-        owns_resets = env.autoreset != "NEXT_STEP"
-        budget = None if self.up_to(20) == 1 else self.up_to(7)
-        seeding = self.one("base", "base", "none", *(["listed", "listed in part"] if owns_resets else []))
-        listed = {"listed": budget or 40, "listed in part": self.up_to(3)}.get(seeding, 0)
-        scheduler: SchedulerName = self.one(
-            *("eager", "eager", "eager", "eager"), *("lowest", "together", "never", "unruly", "full", "adaptive")
-        )
-        return SessionPlan(
-            budget=budget,
-            step_cap=self.one(None, None, 1, 3) if owns_resets else None,
-            time_cap=self.one(*[None] * 8, 1.5) if owns_resets else None,
-            base_seed=self.random.getrandbits(63) if seeding == "base" else None,
-            episode_seeds=tuple(self.random.getrandbits(31) for _ in range(listed)),
-            trial_base=self.one(None, 5) if owns_resets else None,
-            prefetch_lead=self.one(0, 0, 0, 1, 2, 3),
-            window=self.one(0.0, 0.0, 0.5),
-            close_env=self.one(True, True, False),
-            ceilings=self.up_to(4) == 1,
-            scheduler=scheduler,
-            listening=self.one("hooks", "hooks", "hooks", "stream", "both", "nobody"),
-            transforms=self.up_to(4) == 1,
-            hook=self.one(*[Delays()] * 4, Delays((0.0, 0.25)), Delays((0.0,), jitter=0.25)),
-            reader=self.one(Delays(), Delays((0.0, 0.25)), Delays((3.0,))),
-            reader_stays=self.one(None, None, self.up_to(20)),
-        )
-
-    def troubles(self) -> tuple[Trouble, ...]:
-        peers = ("reset", "step", "step", "close", "predict", "predict", "predict_group", "evict", "release")
-        planted: list[Trouble] = []
-        for _ in range(self.one(1, 1, 1, 2)):
-            part = self.one(*peers, *peers, *KINDS)
-            first_only = part in ("close", "release", "session_started", "session_ended", "session_failed")
-            call = 1 if first_only else self.up_to(self.one(1, 3, 12))
-            code = self.one("INTERNAL", "UNAVAILABLE", "CONNECTION")
-            planted.append(Trouble(part, self.one(*KINDS[part]), call, code))
-        return tuple(planted)
-
-    def cancellation(self, *, endless: bool) -> Cancellation:
-        outside = self.one(True, False)
-        if endless or self.one(True, False):  # Where nothing takes time, an endless session never sees a later moment.
-            return Cancellation(step=self.up_to(self.one(10, 100, 300)), outside=outside)
-        at = self.one(0.0, 0.25, 0.5, 1.0, 2.0, 4.0) + self.one(0.0, 0.0, self.random.random())
-        return Cancellation(at=at, outside=outside)

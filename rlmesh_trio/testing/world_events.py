@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from math import inf
 
 import attrs
@@ -12,6 +12,7 @@ from rlmesh_trio.events import (
     EpisodeCompleted,
     EpisodeStarted,
     Event,
+    IncidentHappened,
     LogEmitted,
     ObservationEmitted,
     SessionEnded,
@@ -22,25 +23,13 @@ from rlmesh_trio.events import (
 )
 from rlmesh_trio.messages import HistoryRow
 from rlmesh_trio.testing.recording import events_of, numbered
-from rlmesh_trio.testing.world_peers import Asked
+from rlmesh_trio.testing.world_expected import finished_earlier
+from rlmesh_trio.testing.world_facts import heard, left_report
+from rlmesh_trio.testing.world_model import Asked
 from rlmesh_trio.testing.world_run import Outcome
 from rlmesh_trio.testing.world_toy import ToyObservation
 
-__all__ = ("episode_ids", "event_violations", "heard", "model_violations")
-
-
-def heard(outcome: Outcome) -> list[Event]:
-    """Every event of the session, if anybody listened to its end; else none."""
-    if outcome.events is not None:
-        return outcome.events
-    if outcome.read is not None and outcome.world.session.reader_stays is None:
-        return outcome.read
-    return []
-
-
-def episode_ids(outcome: Outcome) -> dict[int, str]:
-    """The ids of the announced episodes by their index."""
-    return {event.episode_index: event.episode_id for event in events_of(EpisodeStarted, heard(outcome))}
+__all__ = ("event_violations", "model_violations")
 
 
 def event_violations(outcome: Outcome) -> Iterator[str]:
@@ -88,12 +77,12 @@ def _session_story(outcome: Outcome, events: list[Event]) -> Iterator[str]:
 def _episode_stories(outcome: Outcome, events: list[Event]) -> Iterator[str]:
     """Each announced episode starts first and completes last, once, and is reported as it was told."""
     started, completed = events_of(EpisodeStarted, events), events_of(EpisodeCompleted, events)
-    indices = [event.episode_index for event in started]
-    if len(set(indices)) != len(indices) or (outcome.report and sorted(indices) != list(range(1, len(indices) + 1))):
-        yield f"episodes are started as {indices}"
-    budget = outcome.world.session.budget
-    if budget is not None and len(started) > budget:
-        yield f"{len(started)} episodes are started, and {budget} wanted"
+    plan = outcome.world.session
+    indices, wanted = {event.episode_index for event in started}, set(range(1, (plan.budget or 0) + 1))
+    if plan.budget is not None and not indices <= wanted - set(plan.finished):
+        yield f"episodes are started as {sorted(indices)} of {plan.budget} without {plan.finished}"
+    if outcome.report is not None and indices != wanted - set(plan.finished):
+        yield f"only episodes {sorted(indices)} are started of {plan.budget} without {plan.finished}"
     known = {event.episode_id for event in started}
     stories: defaultdict[str, list[str]] = defaultdict(list)
     for line in numbered(event for event in events if _ids_of(event) <= known):
@@ -105,22 +94,58 @@ def _episode_stories(outcome: Outcome, events: list[Event]) -> Iterator[str]:
             yield f"an episode's story is {story}"
     if {event.episode_id for event in completed} - known:
         yield "an episode completes that was never started"
+    yield from _starts_again(outcome, events)
     for event in started:
         played = outcome.env.played[event.episode_id]
         if (event.seed, event.started_from_auto_reset) != (played.seed, played.rolled or _came_later(outcome, event)):
             yield f"{event} was {played}"
         if played.trial != (event.trial_index if outcome.world.env.declares_trials else None):
             yield f"{event} was reset as {played}"
-    report = outcome.report or getattr(outcome.error, "report", None)
-    if report is None or budget is None:
+    report = left_report(outcome)
+    if report is None or plan.budget is None:
         return
     summaries = {summary.episode_index: summary for summary in report.episodes}
     for event in completed:
         summary = summaries.get(event.episode_index)
         if summary is None or any(getattr(event, name) != value for name, value in attrs.asdict(summary).items()):
             yield f"{event} is reported as {summary}"
-    if outcome.error is None and len(completed) != len(report.episodes):
-        yield f"{len(completed)} completions are told of {len(report.episodes)}"
+    if outcome.error is None and len(completed) != len(report.episodes) - len(plan.finished):
+        yield f"{len(completed)} completions are told of {len(report.episodes)} without {len(plan.finished)}"
+
+
+def _starts_again(outcome: Outcome, events: list[Event]) -> Iterator[str]:
+    """An episode has one id at a time. It gets another where it was given up, and keeps its seed and trial then.
+
+    A vector is seeded as a whole or not at all, so an episode may lose its seed there; and another lane that restarts
+    itself has no seed to give it.
+    """
+    playing: dict[int, EpisodeStarted] = {}
+    given_up: set[str | None] = set()
+    completed: set[int] = set()
+    world = outcome.world
+    keeps_seeds = world.seeds_by_slot or world.groups == world.env.lanes
+    any_seed = not world.owns_resets and world.drives_lanes
+    for event in events:
+        if not given_up.isdisjoint(_ids_of(event)):
+            yield f"{event} is told of an episode that was given up"
+        if isinstance(event, IncidentHappened):
+            given_up.add(event.incident.episode_id)
+            if event.incident.episode_index in completed:
+                yield f"{event.incident} is about an episode that was completed"
+        elif isinstance(event, EpisodeStarted):
+            before = playing.get(event.episode_index)
+            playing[event.episode_index] = event
+            if before is None:
+                continue
+            if before.episode_id not in given_up:
+                yield f"{event} begins beside {before}"
+            seed_is_kept = event.seed == before.seed or (event.seed is None and not keeps_seeds)
+            if not (seed_is_kept or any_seed) or event.trial_index != before.trial_index:
+                yield f"{event} begins {before} again"
+        elif isinstance(event, EpisodeCompleted):
+            completed.add(event.episode_index)
+            if playing[event.episode_index].episode_id != event.episode_id:
+                yield f"{event} completes {playing[event.episode_index]}"
 
 
 def _ids_of(event: Event) -> set[str]:
@@ -134,9 +159,11 @@ def _ids_of(event: Event) -> set[str]:
 
 
 def _came_later(outcome: Outcome, event: EpisodeStarted) -> bool:
-    """Whether the episode's lane had played before."""
-    played = outcome.env.played[event.episode_id]
-    return any(other.lane == played.lane and other.serial < played.serial for other in outcome.env.played.values())
+    """Whether the episode's lane had been reset before."""
+    lane = outcome.env.played[event.episode_id].lane
+    resets = [call for call in outcome.env.calls if call.part == "reset" and lane in call.lanes]
+    before = takewhile(lambda call: event.episode_id not in call.episode_ids, resets)
+    return any(call.result == "answered" for call in before)
 
 
 def _steps(outcome: Outcome, events: list[Event]) -> Iterator[str]:
@@ -145,6 +172,8 @@ def _steps(outcome: Outcome, events: list[Event]) -> Iterator[str]:
     for event in events:
         if isinstance(event, ObservationEmitted | ActionReceived | StepCompleted | EpisodeStarted):
             groups[event.route.lane].append(type(event).__name__)
+        elif isinstance(event, IncidentHappened) and event.incident.kind != "reconnect":
+            groups[event.route.lane].append(event.incident.kind)
     follows = {
         ("EpisodeStarted", "ObservationEmitted"),
         ("EpisodeStarted", "EpisodeStarted"),
@@ -152,27 +181,32 @@ def _steps(outcome: Outcome, events: list[Event]) -> Iterator[str]:
         ("ActionReceived", "StepCompleted"),
         ("StepCompleted", "ObservationEmitted"),
         ("StepCompleted", "EpisodeStarted"),
+        ("retry", "EpisodeStarted"),
     }
     for lane, kinds in groups.items():
-        yield from (f"in group {lane} {pair} follow each other" for pair in set(pairwise(kinds)) - follows)
+        for pair in set(pairwise(kinds)) - follows:
+            if pair[1] not in ("retry", "quarantine"):
+                yield f"in group {lane} {pair} follow each other"
     for event in events_of(StepCompleted, events):
         ended = [a or b for a, b in zip(event.terminated, event.truncated, strict=True)]
         if any(roll and end for roll, end in zip(event.autoreset_roll, ended, strict=True)):
             yield f"{event} both restarts and ends a lane"
         if (event.infos is None) != any(event.autoreset_roll):
             yield f"{event} withholds its infos wrongly"
-    report = outcome.report
-    if report is not None and len(events_of(StepCompleted, events)) != report.total_steps:
-        yield f"{len(events_of(StepCompleted, events))} steps are told of {report.total_steps}"
+    report, told = outcome.report, len(events_of(StepCompleted, events))
+    earlier = sum(episode.step_count for episode in finished_earlier(outcome.world))
+    if report is not None and told + earlier != report.total_steps:
+        yield f"{told} steps are told of {report.total_steps}, {earlier} of them earlier ones"
     cold = [event.route.lane for event in events_of(LogEmitted, events) if event.message.startswith("env reset comp")]
-    if len(cold) != len(set(cold)) or set(groups) - set(cold):
-        yield f"cold starts are told of for groups {cold} of {sorted(groups, key=str)}"
+    started = {event.route.lane for event in events_of(EpisodeStarted, events)}
+    if len(cold) != len(set(cold)) or started - set(cold):
+        yield f"cold starts are told of for groups {cold} of {sorted(started, key=str)}"
 
 
 def model_violations(outcome: Outcome) -> Iterator[str]:
     """Every broken promise about what the model is asked, and which episodes are ended on it."""
     yield from _evictions(outcome)
-    slots = {id_: index for index, id_ in episode_ids(outcome).items()}
+    slots = {event.episode_id: event.episode_index for event in events_of(EpisodeStarted, heard(outcome))}
     for _, calls in groupby(outcome.model.asked, key=lambda asked: asked.call):
         together = list(calls)
         for asked in together:
@@ -188,7 +222,7 @@ def _evictions(outcome: Outcome) -> Iterator[str]:
     """No episode is ended twice, nor asked about afterwards; each that was asked about is, unless something failed."""
     ended: set[str] = set()
     asked: set[str] = set()
-    sure, abandoned_at = outcome.lines[1].lost_since is None, inf
+    sure, abandoned_at = not outcome.lines[1].losses, inf
     for call in outcome.model.calls:
         if call.part == "predict_group":
             if ended & set(call.episode_ids):
@@ -219,7 +253,10 @@ def _provenance(outcome: Outcome, asked: Asked) -> Iterator[str]:
 
 
 def _history(outcome: Outcome) -> Iterator[str]:
-    """Each observation leaves its group at most once, in order; between two resets none is left out."""
+    """Each observation leaves its group at most once, in order; between two resets none is left out.
+
+    They are numbered by the steps taken: the first after a step that failed has the number of the last before it.
+    """
     groups: defaultdict[int, list[Asked]] = defaultdict(list)
     for asked in outcome.model.asked:
         played = outcome.env.played.get(asked.episode_ids[0])
@@ -230,12 +267,12 @@ def _history(outcome: Outcome) -> Iterator[str]:
             left += [(row.episode_info[0].episode_id, row.step) for row in asked.request.history]
             left.append((asked.episode_ids[0], -1 if asked.request.step is None else asked.request.step))
         numbers = [step for _, step in left]
-        if numbers != sorted(set(numbers)) or -1 in numbers:
-            yield f"observations leave their group as {numbers}"
+        if numbers != sorted(numbers) or len(set(left)) != len(left) or -1 in numbers:
+            yield f"observations leave their group as {left}"
         strangers = [asked for asked in requests for row in asked.request.history if _is_strange(outcome, asked, row)]
         yield from (f"{asked} brings observations of other episodes along" for asked in strangers)
         for (before, earlier), (after, later) in pairwise(left):
-            if (before == after or not outcome.world.owns_resets) and later != earlier + 1:
+            if (before == after or outcome.env.played[after].rolled) and later != earlier + 1:
                 yield f"observation {earlier} of {before} is followed by {later} of {after}"
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rlmesh_trio.engine.seeds import episode_seed
+from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.testing.world_toy import Draws, Toy, ToyAction, ToyObservation, frames_for
 
 if TYPE_CHECKING:
     from rlmesh_trio.testing.world import World
 
-__all__ = ("ExpectedEpisode", "expected", "is_determined")
+__all__ = ("ExpectedEpisode", "expected", "finished_earlier", "is_determined", "played_alone")
 
 
 @attrs.frozen(order=True)
@@ -42,21 +43,49 @@ def is_determined(world: "World") -> bool:
 
 
 def expected(world: "World", dealt: Sequence[int] | None = None) -> tuple[ExpectedEpisode, ...]:
-    """All episodes of a bounded, undisturbed *world* that :func:`is_determined`, by index.
+    """All episodes that a bounded, undisturbed *world* that :func:`is_determined` has to play, by index.
 
     Where lanes are driven one by one, who plays which slot is a matter of time: *dealt* has the lane of each slot, by
     default in turns. A vector's and a single lane's episodes need no such help.
     """
-    budget, width = world.session.budget or 0, world.env.lanes
+    width, finished = world.env.lanes, world.session.finished
+    slots = [slot for slot in range(world.session.budget or 0) if slot + 1 not in finished]
     if not world.drives_lanes:
-        groups = {tuple(range(width)): list(range(budget))}
+        groups = {tuple(range(width)): slots}
     else:
-        turns = [slot % width for slot in range(budget)] if dealt is None else dealt
-        groups = {(lane,): [slot for slot in range(budget) if turns[slot] == lane] for lane in range(width)}
+        turns = [slot % width for slot in range(world.session.budget or 0)] if dealt is None else dealt
+        groups = {(lane,): [slot for slot in slots if turns[slot] == lane] for lane in range(width)}
     play = _play_resetting if world.owns_resets else _play_rolling
     if world.resets_named_lanes:
         play = _play_partly
-    return tuple(sorted(episode for lanes, slots in groups.items() for episode in play(world, lanes, slots)))
+    return tuple(sorted(one for lanes, slots in groups.items() if slots for one in play(world, lanes, slots)))
+
+
+def finished_earlier(world: "World") -> tuple[EpisodeSummary, ...]:
+    """The summaries of the episodes that *world* takes over from an earlier, undisturbed run, as it names them."""
+    finished = world.session.finished
+    if not finished:
+        return ()
+    earlier = {
+        one.index: one for one in expected(attrs.evolve(world, session=attrs.evolve(world.session, finished=())))
+    }
+    return tuple(
+        EpisodeSummary(
+            episode_index=one.index,
+            env_index=one.lane,
+            seed=one.seed,
+            trial_index=one.trial,
+            step_count=one.steps,
+            cumulative_reward=one.reward,
+            terminated=one.terminated,
+            truncated=one.truncated,
+            duration_ms=7,
+            success=one.success,
+            predict_ms=1.0,
+            step_ms=2.0,
+        )
+        for one in map(earlier.__getitem__, finished)
+    )
 
 
 def _policy(world: "World", toys: Iterable[Toy], seeds: Iterable[int | None]) -> list[list[ToyAction]]:
@@ -128,13 +157,18 @@ def _play_resetting(world: "World", lanes: Sequence[int], slots: Sequence[int]) 
     episodes: list[ExpectedEpisode] = []
     for slot in slots:
         seed = _seed(world, slot, slot, 0)
-        toy, plan, capped = Toy(draws.token(seed), world.env.longest), _Plan(world), False
-        while not (toy.over or capped):
-            (action,) = plan.next_frame([toy], [seed])
-            toy.move(action.move)
-            capped = not toy.over and toy.step == world.session.step_cap
-        episodes.append(_summary(world, slot, lane, seed, toy, capped=capped))
+        episodes.append(played_alone(world, slot, lane, seed, draws.token(seed)))
     return episodes
+
+
+def played_alone(world: "World", slot: int, lane: int, seed: int | None, token: int) -> ExpectedEpisode:
+    """The episode of a lane that is driven alone and reset by the engine, once its *token* has been drawn."""
+    toy, plan, capped = Toy(token, world.env.longest), _Plan(world), False
+    while not (toy.over or capped):
+        (action,) = plan.next_frame([toy], [seed])
+        toy.move(action.move)
+        capped = not toy.over and toy.step == world.session.step_cap
+    return _summary(world, slot, lane, seed, toy, capped=capped)
 
 
 def _play_partly(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:
@@ -184,8 +218,6 @@ def _play_rolling(world: "World", lanes: Sequence[int], slots: Sequence[int]) ->
     restarts the lane, and goes on into the new episode.
     """
     free = list(slots)
-    if not free:
-        return []
     draws = {lane: Draws(world.env.salt, lane) for lane in lanes}
     held = {lane: free.pop(0) if free else None for lane in lanes}
     seeds = {lane: _cold_seed(world, lane, held[lane] or 0) for lane in lanes}

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -15,9 +15,10 @@ from rlmesh_trio.testing.faults import Action, Delay, Fail, Hang, Wrong
 from rlmesh_trio.testing.scripted import pause
 from rlmesh_trio.testing.world_plan import SLOW, Delays, Trouble
 
-__all__ = ("Call", "Line", "Mishaps", "Struck")
+__all__ = ("Call", "Line", "Mishaps", "Struck", "depart")
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _WRONG: Final[dict[str, Callable[[Any], Any]]] = {
     "misshapen_observation": answers.misshapen_observation,
@@ -35,14 +36,17 @@ _WRONG: Final[dict[str, Callable[[Any], Any]]] = {
 class Call:
     """One call of a peer: from when to when (virtual seconds), for which episodes, and how it came out.
 
-    ``wrong``: it was answered, but in a way that nobody may accept.
+    ``lanes`` are those an env's operation names, ``code`` is what a failure carried. ``wrong``: it was answered, but in
+    a way that nobody may accept.
     """
 
     part: str
     episode_ids: tuple[str, ...]
     started: float
+    lanes: tuple[int, ...] = ()
     ended: float = 0.0
     result: Literal["under way", "answered", "failed", "cancelled"] = "under way"
+    code: str = ""
     wrong: bool = False
 
     def __enter__(self) -> Self:
@@ -51,6 +55,8 @@ class Call:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.ended = trio.current_time()
         self.result = "answered" if error is None else "failed" if isinstance(error, Exception) else "cancelled"
+        if isinstance(error, Exception):
+            self.code = error.code if isinstance(error, EndpointError) else "INTERNAL"
 
 
 @attrs.frozen
@@ -68,29 +74,52 @@ class _Crash(Action):
         raise RuntimeError("scripted crash")
 
 
+class _Late(Action):
+    """Does when the operation is done what *action* would do before."""
+
+    def __init__(self, action: Action) -> None:
+        self.action = action
+
+
 class Mishaps:
-    """Counts the calls of every part and knows the troubles due at each."""
+    """Counts the calls of every part, on every lane, and knows the troubles due at each."""
 
     def __init__(self, troubles: Iterable[Trouble]) -> None:
         self._troubles = tuple(troubles)
-        self._calls: Counter[str] = Counter()
+        self._calls: Counter[tuple[str, int | None]] = Counter()
         self.struck: list[Struck] = []
 
-    def strike(self, part: str) -> list[Trouble]:
-        """Count a call of *part*; the troubles due at it."""
+    def strike(self, part: str, lanes: Collection[int] = ()) -> list[Trouble]:
+        """Count a call of *part* that names *lanes*; the troubles due at it."""
         if not self._troubles:
             return []
-        self._calls[part] += 1
-        due = [trouble for trouble in self._troubles if (trouble.part, trouble.call) == (part, self._calls[part])]
+        self._calls.update((part, lane) for lane in (None, *lanes))
+        due = [trouble for trouble in self._troubles if trouble.part == part and self._is_due(trouble, lanes)]
         self.struck.extend(Struck(trouble, trio.current_time()) for trouble in due)
         return due
 
-    async def arrive(self, part: str) -> list[Action]:
+    def _is_due(self, trouble: Trouble, lanes: Collection[int]) -> bool:
+        if trouble.lane is not None and trouble.lane not in lanes:
+            return False
+        over = self._calls[trouble.part, trouble.lane] - trouble.call
+        return over >= 0 and (trouble.times is None or over < trouble.times)
+
+    async def arrive(self, part: str, lanes: Collection[int] = ()) -> list[Action]:
         """As :meth:`strike`; does what comes before an answer, and returns what may change it."""
-        actions = [_action(trouble) for trouble in self.strike(part)]
+        due = self.strike(part, lanes)
+        actions = [_Late(_action(trouble)) if trouble.late else _action(trouble) for trouble in due]
         for action in actions:
             await action.before()
         return actions
+
+
+async def depart(reply: R, actions: Iterable[Action]) -> R:
+    """What becomes of *reply* on its way out; what was to happen late happens now."""
+    for action in actions:
+        if isinstance(action, _Late):
+            await action.action.before()
+        reply = action.change(reply)
+    return reply
 
 
 def _action(trouble: Trouble) -> Action:
@@ -108,28 +137,39 @@ def _action(trouble: Trouble) -> Action:
 
 
 class Line:
-    """The connection to one peer: messages take time each way, and it may be lost for good."""
+    """The connection to one peer: messages take time each way, and it is lost when operations *lost_at* are sent.
 
-    def __init__(self, delays: Delays, lost_at: int | None, source: random.Random) -> None:
+    ``losses`` are when. What is under way then, and comes later, fails until the line is mended.
+    """
+
+    def __init__(self, delays: Delays, lost_at: Collection[int], source: random.Random) -> None:
         self._delays = delays
         self._lost_at = lost_at
         self._source = source
         self._carried = 0
         self._under_way: dict[int, trio.CancelScope] = {}
-        self.lost_since: float | None = None
+        self.is_lost = False
+        self.losses: list[float] = []
+
+    def hang_up(self) -> None:
+        """Whatever is under way is lost."""
+        self.is_lost = True
+        for scope in self._under_way.values():
+            scope.cancel()
+
+    def mend(self) -> None:
+        """A new connection stands."""
+        self.is_lost = False
 
     async def carry(self, call: Callable[[], Awaitable[T]]) -> T:
         """Send a request, let the peer answer by *call*, and bring the answer back."""
         self._carried = number = self._carried + 1
-        if number == self._lost_at:
-            self.lost_since = trio.current_time()
-            for scope in self._under_way.values():
-                scope.cancel()
-        if self.lost_since is not None:
+        if number in self._lost_at:
+            self.losses.append(trio.current_time())
+            self.hang_up()
+        if self.is_lost:
             await trio.lowlevel.checkpoint()
             raise _lost()
-        if self._lost_at is None:
-            return await self._exchange(call)
         with trio.CancelScope() as self._under_way[number]:
             try:
                 return await self._exchange(call)

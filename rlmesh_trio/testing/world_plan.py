@@ -5,6 +5,8 @@ from typing import Final, Literal
 
 import attrs
 
+from rlmesh_trio.recovery import Recovery
+
 __all__ = (
     "ENDING_HOOKS",
     "KINDS",
@@ -18,6 +20,7 @@ __all__ = (
     "EnvPlan",
     "ModelPlan",
     "NetworkPlan",
+    "Reconnects",
     "SchedulerName",
     "SessionPlan",
     "Trouble",
@@ -94,17 +97,32 @@ class ModelPlan:
 
 
 @attrs.frozen
+class Reconnects:
+    """What tries to reconnect the env come to: each ``takes`` its time, and the first ``refusals`` of them fail.
+
+    ``refusals`` are counted anew after a success; ``None``: no try succeeds. With ``stranger`` the try that would
+    succeed finds another env there.
+    """
+
+    takes: Delays = Delays()
+    refusals: int | None = 0
+    stranger: bool = False
+
+
+@attrs.frozen
 class NetworkPlan:
     """The way to the peers: how long a message takes each way, and at which of its operations a peer is lost.
 
     Operations are counted from 1. The one that loses the connection, those under way and all later ones fail at once
-    with the code ``CONNECTION``.
+    with the code ``CONNECTION``: the model's for good, the env's until a reconnect succeeds. Without ``reconnects`` it
+    is an env that cannot be reconnected.
     """
 
     env: Delays = Delays()
     model: Delays = Delays()
-    env_lost_at: int | None = None
+    env_lost_at: tuple[int, ...] = ()
     model_lost_at: int | None = None
+    reconnects: Reconnects | None = None
 
 
 @attrs.frozen
@@ -113,7 +131,7 @@ class SessionPlan:
 
     ``listening``: ``hooks``, a reader of the event ``stream``, ``both`` (a reader that may leave after ``reader_stays``
     events), or ``nobody``. ``hook`` and ``reader`` are how long each notice takes them. ``ceilings``: both legs of the
-    relay are checked.
+    relay are checked. ``finished`` are the indices of episodes that an earlier, undisturbed run has played.
     """
 
     budget: int | None = 1
@@ -127,6 +145,7 @@ class SessionPlan:
     step_limit: float = 7.0
     predict_limit: float = 8.0
     close_limit: float = 2.0
+    connect_limit: float = 12.0
     window: float = 0.0
     close_env: bool = True
     ceilings: bool = False
@@ -136,21 +155,28 @@ class SessionPlan:
     hook: Delays = Delays()
     reader: Delays = Delays()
     reader_stays: int | None = None
+    on_env_error: Recovery = Recovery()  # noqa: RUF009 - frozen
+    on_timeout: Recovery = Recovery()  # noqa: RUF009 - frozen
+    finished: tuple[int, ...] = ()
 
 
 @attrs.frozen
 class Trouble:
-    """Something goes wrong at the ``call``-th call (from 1) of ``part``.
+    """Something goes wrong at ``times`` calls (``None``: at every one) of ``part``, from the ``call``-th (from 1) on.
 
     ``part`` is an operation of the env (``reset``, ``step``, ``close``) or of the model (``predict``,
     ``predict_group``, ``evict``, ``release``), the name of a hook, or ``scheduler``. ``code`` is what a ``fail`` of a
-    peer carries.
+    peer carries. Of resets and steps those alone may count that name a ``lane``, and a trouble that comes ``late``
+    leaves the operation done before it fails, crashes or hangs.
     """
 
     part: str
     kind: TroubleKind
     call: int = 1
     code: str = "INTERNAL"
+    times: int | None = 1
+    lane: int | None = None
+    late: bool = False
 
 
 @attrs.frozen
@@ -170,6 +196,7 @@ NOTICES: Final = (
     "action_received",
     "step_completed",
     "episode_completed",
+    "incident_happened",
     "log",
     *ENDING_HOOKS,
 )

@@ -21,6 +21,7 @@ from rlmesh_trio.errors import SessionError
 from rlmesh_trio.events import Event
 from rlmesh_trio.report import Report
 from rlmesh_trio.testing.schedule import Stalled, run_virtual
+from rlmesh_trio.testing.world_env import ReconnectableEnv, SimulatedEnv, unix_ns
 from rlmesh_trio.testing.world_hooks import (
     PATIENT,
     PLANS,
@@ -30,7 +31,7 @@ from rlmesh_trio.testing.world_hooks import (
     PlannedTransforms,
 )
 from rlmesh_trio.testing.world_mishaps import Line, Mishaps, Struck
-from rlmesh_trio.testing.world_peers import SimulatedEnv, SimulatedModel, unix_ns
+from rlmesh_trio.testing.world_model import SimulatedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ("Census", "Outcome", "run_world")
 
 _FILES: Final = "/proc/self/fd"
-_MOST_STEPS: Final = 100_000
+_MOST_STEPS: Final = 30_000
 _READING: Final = 100_000.0
 
 
@@ -92,13 +93,16 @@ def run_world(world: World) -> Outcome:
     mishaps = Mishaps(world.troubles)
     network, plan = world.network, world.session
     env_line = Line(network.env, network.env_lost_at, source)
-    model_line = Line(network.model, network.model_lost_at, source)
-    groups = world.env.lanes if world.drives_lanes else 1
+    model_line = Line(network.model, (network.model_lost_at or 0,), source)
+    if network.reconnects is None:
+        env = SimulatedEnv(world.env, env_line, mishaps, source)
+    else:
+        env = ReconnectableEnv(world.env, env_line, mishaps, source, reconnects=network.reconnects)
     outcome = Outcome(
         world,
-        SimulatedEnv(world.env, env_line, mishaps, source),
+        env,
         SimulatedModel(world.model, model_line, mishaps, source),
-        _scheduler(plan.scheduler, groups, mishaps),
+        _scheduler(plan.scheduler, world.groups, mishaps),
         (env_line, model_line),
         struck=mishaps.struck,
     )

@@ -3,15 +3,18 @@
 import attrs
 import pytest
 
+from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.testing.schedule import real_time_limit
 from rlmesh_trio.testing.world import World
-from rlmesh_trio.testing.world_checks import signature, violations
+from rlmesh_trio.testing.world_checks import violations
+from rlmesh_trio.testing.world_facts import signature
 from rlmesh_trio.testing.world_plan import (
     Cancellation,
     Delays,
     EnvPlan,
     ModelPlan,
     NetworkPlan,
+    Reconnects,
     SessionPlan,
     Trouble,
 )
@@ -74,21 +77,30 @@ WORLDS = {
         session=SessionPlan(budget=4),
         troubles=(Trouble("predict_group", "hang", call=3),),
     ),
+    "a lane that is taken out": World(
+        env=EnvPlan("lanes", lanes=2, longest=2),
+        session=SessionPlan(budget=3, on_env_error=Recovery("quarantine")),
+        troubles=(Trouble("step", "fail", times=None, lane=1),),
+    ),
+    "a connection lost twice": World(
+        env=EnvPlan("lanes", lanes=2, longest=2),
+        model=ModelPlan(chunk=2, predict=Delays((0.25,))),
+        network=NetworkPlan(env_lost_at=(4, 7), reconnects=Reconnects(Delays((0.5,)), refusals=1)),
+        session=SessionPlan(budget=3, prefetch_lead=1, on_env_error=Recovery("retry")),
+    ),
 }
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
 @pytest.mark.parametrize("outside", [True, False], ids=["by the caller", "by itself"])
 def test_cancelled_at_every_step(world: World, outside: bool) -> None:
-    moments = 0
-    for schedule in range(2):
-        step, swept = 0, True
-        while swept:
-            step += 1
-            cancellation = Cancellation(step=step, outside=outside)
-            with real_time_limit(60):
-                outcome = attrs.evolve(world, schedule=schedule, cancellation=cancellation).run()
-            assert violations(outcome) == [], outcome.world
-            moments += signature(outcome.error).startswith("RouteCancelled")
-            swept = outcome.cancelled_at is not None
-    assert moments > 40
+    moments, step, swept = 0, 0, True
+    while swept:
+        step += 1
+        cancelled = attrs.evolve(world, schedule=int(outside), cancellation=Cancellation(step=step, outside=outside))
+        with real_time_limit(60):
+            outcome = cancelled.run()
+        assert violations(outcome) == [], cancelled
+        moments += signature(outcome.error).startswith("RouteCancelled")
+        swept = outcome.cancelled_at is not None
+    assert moments > 20

@@ -1,17 +1,23 @@
 """An engine broken in a small way breaks a promise within a few worlds: the properties can fail."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
+import attrs
 import pytest
 
-from rlmesh_trio.engine import route
+from rlmesh_trio.engine import reconnecting, recoveries, route
 from rlmesh_trio.engine.batcher import Batcher, Ticket
 from rlmesh_trio.engine.chunks import ChunkBuffer
+from rlmesh_trio.engine.crew import Crew
+from rlmesh_trio.engine.incidents import Incidents
 from rlmesh_trio.engine.lane_group import LaneGroup
 from rlmesh_trio.engine.listeners import Listeners
-from rlmesh_trio.engine.route import Route
+from rlmesh_trio.engine.recoveries import Recoveries
+from rlmesh_trio.engine.route import ResetPlan, Route
 from rlmesh_trio.engine.watchdog import Operation
+from rlmesh_trio.report import Incident
 from rlmesh_trio.testing.world import World
 from rlmesh_trio.testing.world_checks import violations
 
@@ -45,6 +51,35 @@ def one_seed_for_all(*_: Any) -> int:
     return 1
 
 
+def unseeded(plan_again: Callable[..., ResetPlan | None]) -> Callable[..., ResetPlan | None]:
+    def plan_otherwise(self: Route, *args: Any) -> ResetPlan | None:
+        plan = plan_again(self, *args)
+        return plan and attrs.evolve(plan, seeds=())
+
+    return plan_otherwise
+
+
+def with_old_ids(plan_again: Callable[..., ResetPlan | None]) -> Callable[..., ResetPlan | None]:
+    def plan_otherwise(self: Route, lanes: Any) -> ResetPlan | None:
+        plan = plan_again(self, lanes)
+        return plan and attrs.evolve(plan, episode_ids=tuple(lane.newest_id for lane in lanes))
+
+    return plan_otherwise
+
+
+async def noted_and_not_told(self: Incidents, _: Any, incident: Incident) -> None:
+    self.entries.append(incident)
+
+
+def every_slot(_: Any) -> Iterator[int]:
+    return count()
+
+
+def lane_stays(self: Any, _: Any) -> None:
+    if self._idle:
+        self._start_again(self._idle.pop(0))
+
+
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "a plan outlives its episode": (LaneGroup, "_drop_plan", nothing),
     "a backlog outlives its episode": (ChunkBuffer, "begin_reset", keeps_the_backlog),
@@ -56,6 +91,16 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "the report runs backwards": (Route, "complete", reversed_summaries(Route.complete)),
     "an expired operation is never renewed": (Operation, "finish", nothing),
     "readers are waited for in the ending": (Listeners, "hurry", nothing),
+    "finished episodes are played again": (route, "_slots_except", every_slot),
+    "what starts again has no seeds": (Route, "plan_again", unseeded(Route.plan_again)),
+    "what starts again keeps its id": (Route, "plan_again", with_old_ids(Route.plan_again)),
+    "an episode that is given back is lost": (Route, "give_back", nothing),
+    "attempts are not counted": (Recoveries, "attempt", nothing),
+    "there is no pause between attempts": (recoveries, "_FIRST_PAUSE", 0.0),
+    "a lane that was taken out stays": (Crew, "take_out", lane_stays),
+    "lanes play on when the connection is lost": (Crew, "interrupt", nothing),
+    "reconnects are tried without a pause": (reconnecting, "_FIRST_PAUSE", 0.0),
+    "an incident is not told": (Incidents, "add", noted_and_not_told),
 }
 
 

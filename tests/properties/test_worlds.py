@@ -1,6 +1,7 @@
 """Thousands of simulated worlds, each of which has to keep every promise the engine makes; ``make soak`` plays more."""
 
 import random
+from collections import Counter
 
 import attrs
 import pytest
@@ -9,12 +10,12 @@ from rlmesh_trio.report import Report
 from rlmesh_trio.testing import world_plan
 from rlmesh_trio.testing.schedule import real_time_limit
 from rlmesh_trio.testing.world import World
-from rlmesh_trio.testing.world_checks import is_calm, left_report, signature, violations
-from rlmesh_trio.testing.world_events import heard
+from rlmesh_trio.testing.world_checks import violations
+from rlmesh_trio.testing.world_facts import heard, is_calm, left_report, signature
 from rlmesh_trio.testing.world_hooks import PATIENT, PLANS
 from rlmesh_trio.testing.world_run import Outcome
 
-WORLDS = 3000
+WORLDS = 2400
 BLOCK = 200
 
 
@@ -71,6 +72,23 @@ def test_the_worlds_are_of_every_kind() -> None:
     assert planted == possible
     assert {world.session.scheduler for world in worlds} == {"eager", *PLANS, *PATIENT}
     assert {world.session.listening for world in worlds} == {"hooks", "stream", "both", "nobody"}
+    policies = [(world.session.on_env_error.action, world.session.on_timeout.action) for world in worlds]
+    assert len(set(policies)) == 9
+    assert policies.count(("fail", "fail")) > WORLDS / 2
+    assert sum(bool(world.session.finished) for world in worlds) > WORLDS / 50
+
+
+def test_many_of_them_recover() -> None:
+    kinds = Counter[str]()
+    recovered = 0
+    for seed in range(300):
+        outcome = play(World.from_seed(seed))
+        report = left_report(outcome)
+        assert report is not None
+        kinds.update(incident.kind for incident in report.incidents)
+        recovered += outcome.error is None and bool(report.incidents)
+    assert min(kinds[kind] for kind in ("retry", "quarantine", "reconnect")) > 4
+    assert recovered > 8
 
 
 def test_they_come_out_in_every_way() -> None:
