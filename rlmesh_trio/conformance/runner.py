@@ -234,13 +234,16 @@ class TargetRun:
 
     async def _search(self, runs: Sequence[CheckRun], until: float) -> None:
         self._watcher.phase_started(self.name, "search", tuple(run.check.id for run in runs if run.open))
-        for place, run in enumerate(runs):
+        # Those first that had no turn yet.
+        waiting = sorted(runs, key=lambda run: run.cases > 0)
+        for place, run in enumerate(waiting):
             if self._up(run, "search"):
-                if run.stale:
-                    await self._guarded(run, run.try_example)
                 now = trio.current_time()
-                part = (until - now) / max(1, sum(other.open for other in runs[place:]))
+                part = (until - now) / max(1, sum(other.open for other in waiting[place:]))
                 deadline = min(until, now + max(part, _SEARCH_LEAST * self._settings.time))
+                if run.stale or not run.cases:
+                    with trio.move_on_at(deadline):
+                        await self._guarded(run, run.try_example)
                 # Whatever breaks now must leave half of the time to what may break after it.
                 limit = min(self._settings.shrink_time, (self._end - now) / 2)
                 end = min(self._end, deadline + limit)
