@@ -74,7 +74,7 @@ def redrawn_cases(facts: Facts) -> SearchStrategy[RedrawnCase]:
 
 def redrawn_example(facts: Facts) -> RedrawnCase:
     """Lane 0 kept, all others with other seeds, and with the actions of a step later."""
-    base = example_script(facts)
+    base = example_script(facts, steps=4)
     changed = base
     steps = [op for op in base.ops if isinstance(op, Step)]
     for lane in range(1, base.lanes):
@@ -112,7 +112,7 @@ def permuted_cases(facts: Facts) -> SearchStrategy[PermutedCase]:
 
 def permuted_example(facts: Facts) -> PermutedCase:
     """All lanes in reverse order."""
-    base = example_script(facts)
+    base = example_script(facts, steps=4)
     return _permuted(base, list(reversed(range(base.lanes))))
 
 

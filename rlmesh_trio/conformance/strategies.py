@@ -35,6 +35,7 @@ __all__ = (
 )
 
 _SEED_LIMIT = 2**63
+_SEED_EDGES = (2**31 - 1, 2**31, 2**32 - 1, 2**32, _SEED_LIMIT - 1)
 _POOL = 6
 _PARTS = 12
 _DRAWN_LANES = 16
@@ -42,8 +43,8 @@ _PAUSES = (0.02, 0.1, 0.3)
 
 
 def seeds() -> SearchStrategy[int]:
-    """Every seed the wire can carry, ``0`` to ``2**63 - 1``."""
-    return st.integers(0, _SEED_LIMIT - 1)
+    """Every seed the wire can carry, ``0`` to ``2**63 - 1``, with the edges of narrower integers mixed in."""
+    return st.one_of(st.integers(0, _SEED_LIMIT - 1), st.sampled_from(_SEED_EDGES))
 
 
 def lane_seeds(lanes: int, *, distinct: bool = False) -> SearchStrategy[tuple[int, ...]]:
