@@ -237,7 +237,7 @@ class TargetRun:
         # Those first that had no turn yet.
         waiting = sorted(runs, key=lambda run: run.cases > 0)
         for place, run in enumerate(waiting):
-            if self._up(run, "search"):
+            if trio.current_time() < until and self._up(run, "search"):
                 now = trio.current_time()
                 part = (until - now) / max(1, sum(other.open for other in waiting[place:]))
                 deadline = min(until, now + max(part, _SEARCH_LEAST * self._settings.time))
