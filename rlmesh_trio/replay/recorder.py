@@ -61,6 +61,7 @@ class Recorder:
 
     *level* is as for :class:`~rlmesh_trio.replay.RecordingWriter`, which also says what raises here. Once the run has
     begun a file that cannot be written fails nothing: the log tells, ``failure`` is why, and the file stays as it is.
+    What was recorded is on its way to the disk every 512 ticks or 2 seconds, and at once when a request has failed.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: Header, level: str = "digest") -> None:
@@ -133,6 +134,7 @@ class Recorder:
     def reset_failed(self, request: ResetRequest, error: EndpointError | None) -> None:
         """It was answered with *error*, or never."""
         self._try(self._writer.record_reset, request, error)
+        self._try(self._writer.flush)
 
     def step_asked(self, target: StepTarget) -> tuple[str, ...]:
         """By row of *target*, which is about to be stepped, the id of the episode that begins on it; empty for none."""
@@ -163,6 +165,7 @@ class Recorder:
         """It was answered with *error*, or never."""
         self._known.pop(target.env_indices, None)
         self._try(self._writer.record_step, action, error, target)
+        self._try(self._writer.flush)
 
     def _release(self, lanes: Sequence[int]) -> None:
         """Write what is held of *lanes*: who its episodes are is known, or they stand outside the budget."""

@@ -49,8 +49,9 @@ class RecordingWriter:
     """Writes the recording of *header* to *path*, over whatever is there; a context manager that finishes it.
 
     *level* is ``digest`` (actions, digests, rewards, flags), ``full`` (observations, infos and episode records too) or
-    ``ring=K`` (of an episode that ends in an error its last K observations). A chunk is on its way to the disk after
-    256 KiB, after *chunk_ticks* ticks, and with *chunk_seconds* at the first tick that long after the one before.
+    ``ring=K`` (of an episode that ends in an error its last K observations). What was recorded goes to the disk in
+    chunks: a chunk ends after 256 KiB, before the tick that follows *chunk_ticks* ticks, and with *chunk_seconds*
+    before the first tick so long after the last chunk's end.
 
     Every call is short and waits for nothing but the disk. Raises :exc:`RecordingError` when the file cannot be
     written, :exc:`InvalidSpec` for a level that is none, and ``MissingExtra`` without the extra ``mcap``.
@@ -210,15 +211,17 @@ class RecordingWriter:
     def _write(self, tick: Tick) -> list[Episode]:
         """Write *tick*; the episodes it ends, still to be written."""
         encoded = encode_tick(tick, full=self._full)
+        # Not after the tick: what ends with it belongs into its chunk.
+        if self._unflushed >= self._chunk_ticks or self._is_time():
+            self.flush()
+        self._unflushed += 1
         ended = self._ledger.take(tick)
         self._add("/tick", encoded)
-        self._unflushed += 1
-        seconds = self._chunk_seconds
-        if self._unflushed >= self._chunk_ticks or (
-            seconds is not None and time.monotonic() - self._flushed_at >= seconds
-        ):
-            self.flush()
         return ended
+
+    def _is_time(self) -> bool:
+        seconds = self._chunk_seconds
+        return seconds is not None and time.monotonic() - self._flushed_at >= seconds
 
     def _episodes(self, ended: Sequence[Episode]) -> None:
         for episode in ended:

@@ -16,7 +16,8 @@ from tests.replay.plays import contract_of, recorded
 
 
 def spec(**fields: Any) -> SessionSpec:
-    return SessionSpec(**({"env_contract": contract_of(1), "base_seed": 4, "max_episodes": 3} | fields))
+    given: dict[str, Any] = {"env_contract": contract_of(1), "base_seed": 4, "max_episodes": 3}
+    return SessionSpec(**(given | fields))
 
 
 class Served:
