@@ -8,8 +8,8 @@ The meaning of a move follows from the answers before it:
 - after an error that calls itself not recoverable, the server is only asked whether it is still there;
 - when the stream has ended, there is nothing more to be said.
 
-When an answer is long in coming, an empty request is sent behind it: a server that answers that one, and then nothing
-for a second, has lost the other.
+When an answer is long in coming, an empty request is sent behind it: a server that answers that one, and then nothing,
+has lost the other.
 """
 
 import attrs
@@ -21,11 +21,11 @@ from rlmesh_trio.conformance.requests import request_bytes
 from rlmesh_trio.contract import AutoresetMode
 from rlmesh_trio.errors import ConnectError
 
-__all__ = ("Conversation", "Exchange", "hold")
+__all__ = ("Conversation", "Exchange", "hold", "needs_server")
 
 _DEPTH = 8
-_LONG = 0.5
-_LOST = 1.0
+_LONG = 0.25
+_LOST = 0.1
 _ENDING = 2.0
 _OWN_RESTART = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 _PROBE = Move("empty")
@@ -180,6 +180,11 @@ class Conversation:
         elif self._contract.autoreset_mode not in _OWN_RESTART:
             masks = answer.reply.terminated_mask, answer.reply.truncated_mask
             self._fresh -= {lane for mask in masks for lane, ended in zip(lanes, mask, strict=False) if ended}
+
+
+def needs_server(facts: Facts) -> str | None:
+    """Why there is nobody to hold a conversation with, if so."""
+    return None if facts.served else "needs a server: this env runs in the kit's own process"
 
 
 async def hold(stream: RawStream, facts: Facts, moves: tuple[str, ...], *, probing: bool = True) -> Conversation:

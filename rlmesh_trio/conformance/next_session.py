@@ -1,6 +1,7 @@
 """The session after the one in which something happened: whether it can be had, and works."""
 
 import math
+from contextlib import suppress
 
 import attrs
 import trio
@@ -17,6 +18,7 @@ __all__ = ("Trouble", "next_session", "port_is_closed")
 
 _AGAIN = 5.0
 _DIAL_LIMIT = 1.0
+_PAUSE = 0.1
 
 
 @attrs.frozen
@@ -31,15 +33,15 @@ class Trouble:
 async def next_session(lab: Lab) -> Trouble | None:
     """Whether a session works now: it is had within 5 s, and a reset and a step are answered in it."""
     with trio.move_on_after(_AGAIN) as opening:
-        try:
-            async with lab.raw_stream(patience=_AGAIN) as stream:
-                if stream.ending is not None:
-                    return Trouble(f"is refused: {stream.ending.message}", "the next client is refused")
-                conversation = await hold(stream, lab.facts, ())
-                opening.deadline = math.inf
-                return await _plain_play(conversation)
-        except ConnectError:
-            pass
+        while True:
+            with suppress(ConnectError):
+                async with lab.raw_stream(patience=_AGAIN) as stream:
+                    if stream.ending is not None:
+                        return Trouble(f"is refused: {stream.ending.message}", "the next client is refused")
+                    conversation = await hold(stream, lab.facts, ())
+                    opening.deadline = math.inf
+                    return await _plain_play(conversation)
+            await trio.sleep(_PAUSE)
     if await port_is_closed(lab):
         return Trouble("finds nobody there", "the server is gone", gone=True)
     return Trouble(f"does not begin within {_AGAIN:g} s", "the next client waits")

@@ -48,6 +48,7 @@ _NAMES = {
     16: "UNAUTHENTICATED",
 }
 _PEER_RESET = "the peer reset the stream"
+_CONNECTING = 2.0
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.25
 
@@ -242,11 +243,11 @@ async def open_raw_stream(
     """Connect to *address*, shake hands, and open a Join stream, without configure, for the block's duration.
 
     What comes of the handshake does not matter: that is another test.
-    *limit* seconds bound the connecting, the opening, and each wait. A server that refuses the stream is asked again
-    for *patience* seconds; then the stream is there all the same, ended with ``how="refused"``. Leaving the block
-    resets what has not ended. Raises :exc:`~rlmesh_trio.errors.ConnectError` when nobody is there.
+    *limit* seconds bound the opening and each wait, and at most 2 the connecting. A server that refuses the stream is
+    asked again for *patience* seconds; then the stream is there all the same, ended with ``how="refused"``. Leaving the
+    block resets what has not ended. Raises :exc:`~rlmesh_trio.errors.ConnectError` when nobody is there.
     """
-    async with open_channel(parse_address(address), token=token, limit=limit) as channel:
+    async with open_channel(parse_address(address), token=token, limit=min(limit, _CONNECTING)) as channel:
         until = trio.current_time() + patience
         pause = _FIRST_PAUSE
         stream = await _opened(address, limit, channel, greet=True)

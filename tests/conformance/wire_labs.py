@@ -17,7 +17,7 @@ from rlmesh_trio.conformance.targets import WireTarget
 from rlmesh_trio.conformance.verdicts import Evidence
 from tests.conformance.broken_server import ScriptedServer, scripted_server
 
-__all__ = ("WIRE_CHECKS", "failing", "judged_by_wire", "lab_at", "searched")
+__all__ = ("WIRE_CHECKS", "example_of", "facts_at", "failing", "judged_by_wire", "lab_at", "search_at", "searched")
 
 WIRE_CHECKS = tuple(
     name for name, check in CHECKS.items() if check.judge.__module__ in (wire.__name__, wire_sessions.__name__)
@@ -26,19 +26,28 @@ _LIMIT = 0.5
 _SEARCH_LIMIT = 30.0
 
 
-@asynccontextmanager
-async def lab_at(address: str, *, step_timeout: float = _LIMIT) -> AsyncGenerator[TargetLab]:
-    """A lab on the server at *address*, which may be shut down."""
+async def facts_at(address: str) -> Facts:
+    """The facts of the server at *address*, which may be shut down."""
     target = WireTarget(address)
     async with target.connect(5.0) as env:
-        facts = facts_of(target, env, Settings(allow_shutdown=True))
-    async with open_lab(target, facts, step_timeout=step_timeout) as lab:
+        return facts_of(target, env, Settings(allow_shutdown=True))
+
+
+@asynccontextmanager
+async def lab_at(
+    address: str, *, facts: Facts | None = None, step_timeout: float = _LIMIT
+) -> AsyncGenerator[TargetLab]:
+    """A lab on the server at *address*, of which *facts* are known or asked for."""
+    known = facts or await facts_at(address)
+    async with open_lab(WireTarget(address), known, step_timeout=step_timeout) as lab:
         yield lab
 
 
-async def judged_by_wire(check: str, server: ScriptedServer, case: Any = None) -> Evidence | None:
+async def judged_by_wire(
+    check: str, server: ScriptedServer, case: Any = None, *, facts: Facts | None = None
+) -> Evidence | None:
     """What the judge of *check* says of *case*, by default the check's example, on *server*, a fresh one."""
-    async with scripted_server(attrs.evolve(server)) as address, lab_at(address) as lab:
+    async with scripted_server(attrs.evolve(server)) as address, lab_at(address, facts=facts) as lab:
         return await CHECKS[check].judge(lab, example_of(check, lab.facts) if case is None else case)
 
 
@@ -72,11 +81,12 @@ async def search_at(lab: TargetLab, check: str, *, examples: int, seed: int = 0)
 
 async def failing(server: ScriptedServer) -> dict[str, str]:
     """The checks whose examples fail on *server*, with their signatures, less those that a failed one blocks."""
+    async with scripted_server(attrs.evolve(server)) as address:
+        facts = await facts_at(address)
     found: dict[str, str] = {}
     for check in WIRE_CHECKS:
-        if (
-            not found.keys() & set(CHECKS[check].after)
-            and (evidence := await judged_by_wire(check, server)) is not None
-        ):
+        if found.keys() & set(CHECKS[check].after):
+            continue
+        if (evidence := await judged_by_wire(check, server, facts=facts)) is not None:
             found[check] = evidence.signature
     return {check: signature for check, signature in found.items() if not found.keys() & set(CHECKS[check].after)}

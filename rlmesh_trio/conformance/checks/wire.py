@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from rlmesh_trio.conformance.conversation import Conversation, Exchange, hold
+from rlmesh_trio.conformance.conversation import Conversation, Exchange, hold, needs_server
 from rlmesh_trio.conformance.moves import (
     LEAF_FLAWS,
     MESSAGE_FLAWS,
@@ -69,6 +69,7 @@ def _whole(facts: Facts, moves: Iterable[str]) -> tuple[str, ...]:
         facts,
         ("step ahead", "step @0 ahead", "step @1 ahead", "render ahead", "reset same-id ahead", "step ahead", "render"),
     ),
+    applies=needs_server,
 )
 async def one_answer(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     """Hold the conversation to its end, and lay answers and requests side by side."""
@@ -129,6 +130,7 @@ def _unanswered(conversation: Conversation, lost: Exchange) -> Evidence | None:
     rule='edition 2026.06, "Ordering" and "Timeouts and Errors"',
     cases=lambda facts: move_lists(st.sampled_from(unsupported_moves(facts)), most=_FEW),
     example=lambda facts: tuple(map(str, unsupported_moves(facts))),
+    applies=needs_server,
     after=("wire.one-answer",),
 )
 async def unsupported(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -169,7 +171,7 @@ def _kind(move: Move) -> str:
         flaws(facts, _ACTION_FLAWS), last=flaws(facts, (*_ACTION_FLAWS, *MESSAGE_FLAWS)), most=_FEW
     ),
     example=lambda _: ("step !leaf-short:1", "step !leaf-long:1", "step !leaf-missing:1", "step !message-cut:1"),
-    applies=lambda facts: None if has_leaves(facts) else "needs an action space with leaves",
+    applies=lambda facts: needs_server(facts) or (None if has_leaves(facts) else "needs an action space with leaves"),
     after=("wire.one-answer", "wire.survives"),
 )
 async def malformed(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -217,6 +219,7 @@ def _not_refused(conversation: Conversation, each: Exchange) -> Evidence | None:
     rule='edition 2026.06, "Timeouts and Errors"',
     cases=lambda facts: move_lists(good_moves(facts, timeouts=True), most=_FEW),
     example=lambda _: ("step 1ms", "step 100ms", "reset 50ms", "step 10ms"),
+    applies=needs_server,
     after=("wire.one-answer",),
 )
 async def deadline(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -256,6 +259,7 @@ async def _late(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     rule='edition 2026.06, "Timeouts and Errors"',
     cases=lambda facts: move_lists(st.one_of(wrong_moves(facts), good_moves(facts))),
     example=lambda facts: (*map(str, unsupported_moves(facts)), f"configure edition={OTHER_EDITION}"),
+    applies=needs_server,
     after=("wire.one-answer", "wire.survives"),
 )
 async def recoverable_honest(lab: Lab, case: tuple[str, ...]) -> Evidence | None:

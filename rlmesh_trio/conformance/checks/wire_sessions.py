@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import trio
 from hypothesis import strategies as st
 
-from rlmesh_trio.conformance.conversation import Conversation, hold
+from rlmesh_trio.conformance.conversation import Conversation, hold, needs_server
 from rlmesh_trio.conformance.moves import Move, good_moves, leavings, move_lists, wrong_moves
 from rlmesh_trio.conformance.next_session import next_session, port_is_closed
 from rlmesh_trio.conformance.registry import Facts, Lab, check
@@ -31,6 +31,7 @@ _AFTER_CLOSE = st.lists(st.sampled_from(("close ahead", "step ahead", "reset ahe
     rule='edition 2026.06, "Session Establishment" and "Timeouts and Errors"',
     cases=lambda facts: move_lists(_mishaps(facts), last=leavings(), most=_FEW),
     example=lambda _: ("step 1ms", "empty", "step ahead", "leave cut"),
+    applies=needs_server,
     after=("wire.one-answer",),
 )
 async def survives(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -57,6 +58,7 @@ def _mishaps(facts: Facts) -> st.SearchStrategy[Move]:
     rule='edition 2026.06, "Session Establishment"',
     cases=lambda facts: move_lists(good_moves(facts, ahead=True), last=leavings(), most=_FEW),
     example=lambda _: ("step ahead", "leave cut"),
+    applies=needs_server,
     after=("wire.one-answer", "wire.survives"),
 )
 async def second_client(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -108,6 +110,7 @@ async def _beside(lab: Lab, conversation: Conversation) -> Evidence | None:
     rule='edition 2026.06, "Render and Close"',
     cases=lambda facts: st.tuples(st.lists(good_moves(facts).map(str), max_size=_FEW), _AFTER_CLOSE).map(_closed),
     example=lambda _: ("step", "close ahead", "close ahead", "reset"),
+    applies=needs_server,
     after=("wire.one-answer", "wire.survives"),
 )
 async def close(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -155,6 +158,7 @@ def _badly_closed(conversation: Conversation) -> tuple[str, str] | None:
     rule="gRPC's own limit, 4 MiB unless it is raised, is too small for observations and actions",
     cases=lambda _: st.integers(1, _LARGEST).map(_padded_step),
     example=lambda _: _padded_step(_LARGEST),
+    applies=needs_server,
     after=("wire.one-answer",),
 )
 async def large(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
@@ -177,6 +181,10 @@ def _padded_step(size: int) -> tuple[str, ...]:
     return (str(Move("step", padding=size)),)
 
 
+def _may_end(facts: Facts) -> str | None:
+    return None if facts.factory or facts.allow_shutdown else "needs a factory, or --allow-shutdown"
+
+
 @check(
     "wire.shutdown",
     severity="should",
@@ -184,7 +192,7 @@ def _padded_step(size: int) -> tuple[str, ...]:
     rule='edition 2026.06, "Shutdown"',
     cases=lambda _: st.just(()),
     example=lambda _: (),
-    applies=lambda facts: None if facts.factory or facts.allow_shutdown else "needs a factory, or --allow-shutdown",
+    applies=lambda facts: needs_server(facts) or _may_end(facts),
     after=("wire.one-answer",),
 )
 async def shutdown(lab: Lab, case: tuple[str, ...]) -> Evidence | None:  # noqa: ARG001 - there is one way only
