@@ -69,6 +69,13 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "Episodes cut short by resets are told with the next step only, and only the last hundred of them.",
         "E6",
     ),
+    _rlmesh(
+        "space.nonmember-refused",
+        "* range passed on without a warning",
+        "What is out of range is warned of once in the server's life, and in no session after that.",
+        "E10",
+    ),
+    _rlmesh("value.warning-once", "* warned of again", "Each lane that is stepped by its name warns by itself.", "E10"),
 )
 """What is shipped, in the order of ``docs/peers.md``."""
 

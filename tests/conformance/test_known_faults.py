@@ -8,6 +8,7 @@ import pytest
 from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.facts import package_of
 from rlmesh_trio.conformance.known_faults import KNOWN_FAULTS, KnownFault, lookup
+from rlmesh_trio.conformance.scripts import Reset, Script, Step
 from rlmesh_trio.conformance.targets import WireTarget
 from rlmesh_trio.conformance.verdicts import Evidence
 from tests.conformance.wire_labs import WIRE_CHECKS, example_of, lab_at
@@ -60,6 +61,11 @@ SEEN: dict[tuple[str, str], tuple[tuple[str, ...], Any]] = {
         ("step @1",),
     ),
     ("acct.interrupted", "*"): ((), None),
+    ("space.nonmember-refused", "* range passed on without a warning"): (("--env", "kitchen"), None),
+    ("value.warning-once", "* warned of again"): (
+        ("--kind", "lanes", "--num-envs", "2", "--fault", "range", "--fault-at", "1"),
+        Script(2, (Reset((0, 1)), Step(((bytes(8),),), (0,)), Step(((bytes(8),),), (1,)))),
+    ),
 }
 
 

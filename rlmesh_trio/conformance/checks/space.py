@@ -268,31 +268,40 @@ def _deviant(moment: Moment, facts: Facts) -> tuple[int, Deviation] | None:
     applies=_needs_deviations,
 )
 async def nonmember_refused(lab: Lab, script: Script) -> Evidence | None:
-    """Put values into steps that are a unit or an ulp outside, or NaN, in a session that was warned of nothing yet."""
-    facts = lab.facts
-    trace = await lab.play_fresh(script)
+    """Put values into steps that are a unit or an ulp outside, or NaN, in two sessions: each is to be warned anew."""
+    for _ in range(2):
+        evidence = _unrefused(await lab.play_fresh(script), lab.facts)
+        if evidence is not None:
+            return evidence
+    return None
+
+
+def _unrefused(trace: Trace, facts: Facts) -> Evidence | None:
+    """What in *trace*, which is all of a session, was neither refused as it should have been, nor warned of."""
     strayed: set[str] = set()
     warned: set[str] = set()
     for moment in moments(trace, facts):
         warned.update(path for kind, path in warnings_in(moment.answer) if kind == "action")
         found = _deviant(moment, facts)
-        if found is None:
+        refusal = moment.answer.refusal
+        if found is None or _is_refused(refusal):
             continue
         lane, deviation = found
-        refusal = moment.answer.refusal
-        if refusal is not None and refusal.code == "INVALID_ACTION" and refusal.recoverable:
-            continue
         if refusal is not None and refusal.code == "TIMEOUT":
             return None
         if deviation.sort == "range":
             strayed.add(deviation.path)
-            # The form of the path in a warning is the server's own, so they are counted.
             if refusal is not None and refusal.code != "INVALID_ACTION":
                 return None  # it was passed on, and the env has raised
+            # The form of the path in a warning is the server's own, so they are counted.
             if refusal is None and len(warned) >= len(strayed):
                 continue
         return _taken(moment, lane, deviation)
     return None
+
+
+def _is_refused(refusal: Refusal | None) -> bool:
+    return refusal is not None and refusal.code == "INVALID_ACTION" and refusal.recoverable
 
 
 def _taken(moment: Moment, lane: int, deviation: Deviation) -> Evidence:
@@ -335,8 +344,7 @@ async def refusal_harmless(lab: Lab, script: Script) -> Evidence | None:
     refused: list[int] = []
     for moment in moments(slipped, facts):
         if _deviant(moment, facts) is not None:
-            refusal = moment.answer.refusal
-            if refusal is None or refusal.code != "INVALID_ACTION" or not refusal.recoverable:
+            if not _is_refused(moment.answer.refusal):
                 return None
             refused.append(moment.answer.op)
     if not refused:
