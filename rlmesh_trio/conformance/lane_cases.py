@@ -61,13 +61,14 @@ def redrawn_cases(facts: Facts) -> SearchStrategy[RedrawnCase]:
     """One lane kept, and a few seeds and actions of others redrawn."""
     lanes = facts.contract.num_envs
 
-    def built(base: Script, kept: int, edits: Sequence[tuple[int, int, int, Row]]) -> RedrawnCase:
+    def built(base: Script, kept: int, edits: Sequence[tuple[int | None, int, int, Row]]) -> RedrawnCase:
         changed = base
-        for place, distance, seed, row in edits:
-            changed = _edited(changed, -1 - place % len(base.ops), (kept + 1 + distance) % lanes, seed, row)
+        for behind, distance, seed, row in edits:
+            place = 0 if behind is None else -1 - behind % len(base.ops)
+            changed = _edited(changed, place, (kept + 1 + distance) % lanes, seed, row)
         return base, changed, kept
 
-    edit = st.tuples(st.integers(0, 31), st.integers(0, lanes - 2), seeds(), actions(action_space(facts)))
+    edit = st.tuples(st.none() | st.integers(0, 31), st.integers(0, lanes - 2), seeds(), actions(action_space(facts)))
     base = scripts(facts, steps=16, reseed=True)
     return st.builds(built, base, st.integers(0, lanes - 1), st.lists(edit, min_size=1, max_size=8))
 
