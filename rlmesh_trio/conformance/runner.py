@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from importlib import import_module
 
 import attrs
 import trio
@@ -18,6 +17,7 @@ from rlmesh_trio.conformance.blob import contract_digest
 from rlmesh_trio.conformance.check_run import CheckRun, JudgeFault
 from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
 from rlmesh_trio.conformance.isolation import HISTORY_INDEPENDENT, isolation_for
+from rlmesh_trio.conformance.known_faults import lookup
 from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost, open_lab
 from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
 from rlmesh_trio.conformance.registry import CHECKS, Check, Facts
@@ -186,10 +186,6 @@ class TargetRun:
         return ""
 
     def _known_fault(self, check: str, signature: str) -> str | None:
-        try:
-            lookup = import_module("rlmesh_trio.conformance.known_faults").lookup
-        except ImportError:
-            return None
         return lookup(self._about.package, self._about.version, check, signature)
 
     # Blame

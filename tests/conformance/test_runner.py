@@ -1,8 +1,6 @@
 import math
-import sys
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import numpy as np
@@ -11,6 +9,7 @@ import trio
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from rlmesh_trio.conformance import runner
 from rlmesh_trio.conformance.outcome import Outcome
 from rlmesh_trio.conformance.registry import Check, Facts, Lab
 from rlmesh_trio.conformance.runner import run_checks
@@ -198,9 +197,7 @@ def know(monkeypatch: pytest.MonkeyPatch, check: str, signature: str) -> None:
     def lookup(package: str, version: str, *found: str) -> str | None:
         return "an old fault" if found == (check, signature) else None
 
-    monkeypatch.setitem(
-        sys.modules, "rlmesh_trio.conformance.known_faults", cast("Any", SimpleNamespace(lookup=lookup))
-    )
+    monkeypatch.setattr(runner, "lookup", lookup)
 
 
 async def test_a_known_fault_is_shown_and_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
