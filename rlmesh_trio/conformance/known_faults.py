@@ -43,10 +43,12 @@ def _rlmesh(check: str, signature: str, note: str, entry: str) -> KnownFault:
 _PLACE_TAKEN = (
     "While an operation runs, the server takes no other client, however long the one who asked has been gone."
 )
+_NOT_REFUSED = "A step before any reset is handed to the env, which may raise; there is no NOT_READY."
 _LATE = "The deadline is looked at when the operation is over; one that never ends is never answered."
 
 KNOWN_FAULTS: tuple[KnownFault, ...] = (
-    _rlmesh("life.step-needs-reset", "*", "A step before any reset is handed to the env; there is no NOT_READY.", "E1"),
+    _rlmesh("life.step-needs-reset", "a step before the first reset is taken", _NOT_REFUSED, "E1"),
+    _rlmesh("life.step-needs-reset", "refused as INTERNAL", _NOT_REFUSED, "E1"),
     _rlmesh("wire.deadline", "TIMEOUT comes too late", _LATE, "E2"),
     _rlmesh("wire.deadline", "no answer", _LATE, "E2"),
     _rlmesh("wire.survives", "the next client is refused", _PLACE_TAKEN, "E3"),
@@ -65,7 +67,7 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
     ),
     _rlmesh(
         "acct.interrupted",
-        "*",
+        "record lost",
         "Episodes cut short by resets are told with the next step only, and only the last hundred of them.",
         "E6",
     ),

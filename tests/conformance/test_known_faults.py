@@ -50,7 +50,8 @@ async def found(address: str, check: str, case: Any = None, *, step_timeout: flo
 
 
 SEEN: dict[tuple[str, str], tuple[tuple[str, ...], Any]] = {
-    ("life.step-needs-reset", "*"): ((), None),
+    ("life.step-needs-reset", "a step before the first reset is taken"): (("--env", "kitchen"), None),
+    ("life.step-needs-reset", "refused as INTERNAL"): (("--env", "CartPole-v1"), None),
     ("wire.deadline", "TIMEOUT comes too late"): (("--sleep", "0.4"), ("step 1ms",)),
     ("wire.deadline", "no answer"): (("--fault", "hang", "--fault-at", "1"), ("step 1ms",)),
     ("wire.survives", "the next client is refused"): (("--sleep", "1.5"), ("step ahead", "leave cut")),
@@ -60,7 +61,7 @@ SEEN: dict[tuple[str, str], tuple[tuple[str, ...], Any]] = {
         ("--kind", "lanes", "--fault", "raise", "--fault-at", "1", "--fault-lane", "1"),
         ("step @1",),
     ),
-    ("acct.interrupted", "*"): ((), None),
+    ("acct.interrupted", "record lost"): ((), None),
     ("space.nonmember-refused", "* range passed on without a warning"): (("--env", "kitchen"), None),
     ("value.warning-once", "* warned of again"): (
         ("--kind", "lanes", "--num-envs", "2", "--fault", "range", "--fault-at", "1"),
