@@ -29,6 +29,8 @@ _KnownFault = Callable[[str, str], str | None]
 """Why a failure of this check with this signature is the server package's own, and known; ``None`` when it is not."""
 
 _RANKS: dict[Severity, int] = {"note": 0, "should": 1, "must": 2}
+# What of the time for shrinking is spent on a fault that is known.
+_KNOWN_SHARE = 0.1
 _CONFIRMING_TRIES = 3
 _FLICKERING_TRIES = 7
 _MOST_CONFIRMING_TRIES = 20
@@ -95,6 +97,9 @@ class CheckRun:
             raise
         except Exception as failure:
             raise JudgeFault(_place_of(failure)) from failure
+        else:
+            if self.check.needs_own_session:
+                await self.lab.leave()
         finally:
             self.steps += self.lab.coverage.steps - steps
             self.seconds += trio.current_time() - started
@@ -152,6 +157,9 @@ class CheckRun:
             self.mild = None
         if self.broken is not None:
             await self._finish(end)
+        elif self.known is not None and isinstance(self.known.case, Script) and self.settings.shrink:
+            with trio.move_on_at(min(end, trio.current_time() + shrink_limit * _KNOWN_SHARE)):
+                await trimmed(self.known.case, self.known.evidence, self._breaks_as_known)
 
     async def _search(self, kind: str, *, deadline: float, end: float, shrink_limit: float) -> None:
         search = Search(
@@ -223,6 +231,11 @@ class CheckRun:
             if evidence is not None:
                 return evidence
         return None
+
+    async def _breaks_as_known(self, case: Any) -> Evidence | None:
+        """As :meth:`_breaks`, for known faults: the smallest is kept as :attr:`known` by itself."""
+        await self.attempt(case)
+        return self.known.evidence if self.known is not None and self.known.case is case else None
 
     async def _confirm(self, broken: Broken) -> None:
         while self.tries < _MOST_CONFIRMING_TRIES:

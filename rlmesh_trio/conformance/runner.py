@@ -288,7 +288,7 @@ class TargetRun:
             await ask()
         except JudgeFault as fault:
             run.error = str(fault)
-        if run.check.needs_own_session or run.error:
+        if run.error:
             await run.lab.leave()
 
     async def _mind_history(self, run: CheckRun) -> None:

@@ -1,15 +1,20 @@
 import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
+import numpy as np
 import pytest
 import trio
 from trio.testing import MockClock
 
 from rlmesh_trio.conformance.facts import facts_of
-from rlmesh_trio.conformance.lab import PATIENCE, SeenLab, TargetLab, TargetLost, open_lab
+from rlmesh_trio.conformance.isolation import isolation_for
+from rlmesh_trio.conformance.lab import PATIENCE, Isolation, SeenLab, TargetLab, TargetLost, open_lab
 from rlmesh_trio.conformance.scripts import Reset, Script, Step
 from rlmesh_trio.conformance.settings import Settings
-from rlmesh_trio.conformance.targets import LocalTarget
+from rlmesh_trio.conformance.targets import LocalTarget, OpenEnv
 from rlmesh_trio.errors import ConnectError, EndpointError
 from rlmesh_trio.messages import EnvReply, ResetRequest
 from tests.conformance.labs import lab_on
@@ -188,3 +193,43 @@ async def test_a_seen_script_is_not_played_again() -> None:
         assert (await seen.play(Script(1, (Reset((2,)),)))).lost is None
         assert lab.coverage.scripts == 2
         assert isinstance(lab, TargetLab)
+
+
+class Remembering(ScriptedTarget):
+    """Observes how many steps there were in all sessions, or in each, since it was started."""
+
+    def __init__(self, *, apart: bool, restartable: bool = True) -> None:
+        super().__init__(ScriptedEnv(self.answer), restartable=restartable)
+        self.apart = apart
+        self.total = 0
+
+    async def answer(self, request: object) -> EnvReply:
+        if isinstance(request, ResetRequest):
+            return ok(steps=False)
+        self.total += 1
+        return attrs.evolve(ok(), observation=[np.array([[self.total, 0]], np.float32).tobytes()])
+
+    @asynccontextmanager
+    async def connect(self, limit: float) -> AsyncGenerator[OpenEnv]:
+        if self.apart:
+            self.total = 0
+        async with super().connect(limit) as env:
+            yield env
+
+    async def restart(self) -> None:
+        await super().restart()
+        self.total = 0
+
+
+@pytest.mark.parametrize(
+    ("target", "isolation"),
+    [
+        (Remembering(apart=True), "session"),
+        (Remembering(apart=False), "process"),
+        (Remembering(apart=False, restartable=False), "session"),
+    ],
+)
+async def test_sessions_keep_plays_apart_or_processes_do(target: Remembering, isolation: Isolation) -> None:
+    async with lab_of(target, await facts()) as lab:
+        assert await isolation_for(lab, SCRIPT, SCRIPT, restartable=target.restartable) == isolation
+        assert lab.isolation == "shared"

@@ -211,6 +211,14 @@ async def test_a_known_fault_is_shown_and_does_not_count(monkeypatch: pytest.Mon
     assert await verdicts(toy("mine.a", constant(other))) == {"mine.a": "fail"}
 
 
+async def test_a_known_fault_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    know(monkeypatch, "mine.a", "high")
+    (finding,) = (await run(toy("mine.a", high(3), cases=drawn_scripts))).findings
+    assert finding.verdict == "known"
+    assert len(finding.case.ops) == 4
+    assert finding.shrunk_from > 4
+
+
 async def test_another_failure_behind_a_known_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def judge(lab: Lab, case: int) -> Evidence | None:
         await trio.lowlevel.checkpoint()
