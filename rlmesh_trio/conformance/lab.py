@@ -70,6 +70,7 @@ class TargetLab:
         self._leaving: _Session | None = None
         self._local: dict[int, _Session] = {}
         self._hangs = 0
+        self._busy, self._answers = 0.0, 0
         self._last_loss = ""
         self._missing_since: float | None = None
         self._asked = math.inf
@@ -94,6 +95,11 @@ class TargetLab:
     def token(self) -> str | None:
         """What the server asks for."""
         return self._target.token
+
+    @property
+    def pace(self) -> float:
+        """How long the target takes to answer on average, in seconds."""
+        return self._busy / max(1, self._answers)
 
     @property
     def unanswered(self) -> float:
@@ -124,12 +130,19 @@ class TargetLab:
         """A Join stream of the judge's own; see :func:`~rlmesh_trio.conformance.raw_stream.open_raw_stream`."""
         await self.leave()
         limit = self._step_timeout
+        stream: RawStream | None = None
         try:
             async with open_raw_stream(self.address, token=self.token, limit=limit, patience=patience) as stream:
                 yield stream
         except ConnectError:
             self._last_loss = "CONNECTION"
             raise
+        except trio.Cancelled:
+            if stream is not None and stream.silence:
+                self._asked = min(self._asked, trio.current_time() - stream.silence)
+            raise
+        if stream.answered:
+            self._asked = math.inf
 
     async def play(self, script: Script) -> Trace:
         """Play *script* in the session in use, or apart from what came before where that is called for."""
@@ -240,6 +253,8 @@ class TargetLab:
                 self._abandon()
         self._asked = math.inf
         self.last_script = trace.script
+        self._busy += sum(answer.seconds for answer in trace.answers)
+        self._answers += len(trace.answers)
         self.coverage.note(trace)
         self.on_trace(trace)
         if trace.lost is not None:

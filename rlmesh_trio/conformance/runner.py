@@ -249,7 +249,7 @@ class TargetRun:
 
     async def _soak(self, lab: TargetLab, runs: Sequence[CheckRun]) -> None:
         self._watcher.phase_started(self.name, "soak", tuple(run.check.id for run in runs if run.open))
-        steps = soak_steps(lab.coverage, trio.current_time() - self._started)
+        steps = soak_steps(lab.pace)
         for number in range(max(2, self._settings.examples_each // 2)):
             asked = [run for run in runs if run.broken is None and self._up(run, "soak")]
             if not asked or self._unreadable:

@@ -9,7 +9,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlmesh_trio.conformance.coverage import Coverage
 from rlmesh_trio.conformance.registry import Facts
 from rlmesh_trio.conformance.scripts import Op, Reset, Row, Step
 from rlmesh_trio.conformance.traces import Answer
@@ -22,9 +21,8 @@ _OWN_RESTARTS = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 _LENGTHS = ((0.02, 240), (0.2, 60), (float("inf"), 12))
 
 
-def soak_steps(coverage: Coverage, seconds: float) -> int:
-    """How many steps a script should have on a target that took *seconds* for everything in *coverage*."""
-    pace = seconds / max(1, coverage.steps)
+def soak_steps(pace: float) -> int:
+    """How many steps a script should have on a target that answers in *pace* seconds."""
     return next(steps for most, steps in _LENGTHS if pace <= most)
 
 
