@@ -156,8 +156,9 @@ class Conversation:
         return exchange
 
     def _take(self, answer: Received) -> None:
-        due = (each for each in self.exchanges if each.answer is None)
-        exchange = next((each for each in due if each.sent.request_id == answer.request_id), None)
+        due = [each for each in self.exchanges if each.answer is None and each.sent.request_id == answer.request_id]
+        # Of two that share an id the one of the answer's kind is meant, where lanes may overtake.
+        exchange = next((each for each in due if each.move.what == answer.arm), due[0] if due else None)
         if exchange is None or answer.arm == "unreadable":
             self.strays.append(answer)
             return

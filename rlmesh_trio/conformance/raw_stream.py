@@ -121,6 +121,25 @@ class RawStream:
         """Seconds since the stream was asked for."""
         return trio.current_time() - self._began
 
+    @property
+    def answered(self) -> bool:
+        """Whether the server has answered anything."""
+        return any(isinstance(entry, Received) for entry in self.log)
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds the server has owed an answer without giving any; 0 when it owes none."""
+        since: float | None = None
+        owed = 0
+        for entry in self.log:
+            if isinstance(entry, Sent):
+                owed, since = owed + 1, entry.at if since is None else since
+            elif isinstance(entry, Received):
+                owed, since = owed - 1, None
+            else:
+                owed = 0
+        return self.now - (since or self.log[-1].at) if owed > 0 else 0.0
+
     def send(self, request: pb.JoinRequest, request_id: str, *, what: str = "") -> Sent:
         """Send *request* under *request_id*; *what* it is, for the log, by default its arm."""
         request.request_id = request_id

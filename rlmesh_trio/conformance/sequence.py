@@ -7,7 +7,7 @@ from rlmesh_trio.conformance.raw_stream import Ended, LogEntry, Received, Sent
 __all__ = ("draw", "told")
 
 _LEFT = 30
-_MOST_LINES = 16
+_MOST_LINES = 8
 
 
 def draw(log: Sequence[LogEntry], *, times: bool = False, names: Iterable[str] = ()) -> tuple[str, ...]:

@@ -63,6 +63,28 @@ async def test_nothing_in_time_is_none() -> None:
         assert stream.log == []
 
 
+async def test_for_how_long_an_answer_has_been_owed_is_known() -> None:
+    async def serve(stream: FakeStream) -> None:
+        if await joined_only(stream):
+            await stream.answer()
+            await stream.receive()
+            await stream.send(encode(pb.JoinResponse()))
+            await stream.closed()
+
+    async with fake_server(serve) as address, open_raw_stream(address, token=None, limit=2.0) as stream:
+        assert (stream.answered, stream.silence) == (False, 0)
+        stream.send(RENDER, "")
+        await stream.receive()
+        assert (stream.answered, stream.silence) == (True, 0)
+        for _ in range(3):
+            stream.send(RENDER, "")
+        sent = stream.now
+        await trio.sleep(0.05)
+        assert 0.05 <= stream.silence <= stream.now - sent + 0.05
+        await stream.leave("reset")
+        assert stream.silence == 0
+
+
 async def test_an_answer_that_cannot_be_read_is_kept() -> None:
     async def serve(stream: FakeStream) -> None:
         if await joined_only(stream):

@@ -100,6 +100,13 @@ async def test_strays_and_those_that_overtake_are_told() -> None:
         assert (first.move.what, second.move.what) == ("render", "step")
 
 
+async def test_of_two_with_one_id_the_one_of_its_kind_is_answered() -> None:
+    moves = ("step @0 ahead", "reset @1 same-id")
+    async with held(ScriptedServer("lanes overtake", lanes=True), *moves) as conversation:
+        assert got(conversation) == ["configure", "reset", "step", "reset"]
+        assert len(conversation.overtaken) == 1
+
+
 async def test_a_stream_that_was_refused_is_no_conversation() -> None:
     async with (
         scripted_server(ScriptedServer()) as address,
@@ -134,10 +141,11 @@ def test_a_conversation_is_drawn_as_a_sequence() -> None:
 
 
 def test_with_times_each_line_begins_with_its_moment_and_of_a_long_log_the_end_is_shown() -> None:
-    lines = draw(LOG * 3, times=True)
-    assert lines[1].strip() == "... 2 more before"
-    assert lines[2] == "      3 ms r3   step 50ms                 ->"
-    assert len(lines) == 18
+    lines = draw(LOG * 2, times=True)
+    assert lines[1].strip() == "... 4 more before"
+    assert lines[2] == "    300 ms                                <- ?    unreadable: the message is cut short"
+    assert lines[4] == "      1 ms r2   reset                     ->"
+    assert len(lines) == 10
 
 
 def test_the_end_is_told_in_a_few_words() -> None:
