@@ -11,14 +11,13 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from rlmesh_trio.observers.extras import load_extra
 from rlmesh_trio.replay.errors import RecordingError
+from rlmesh_trio.replay.mcap_file import MCAP_MAGIC, Opcode
 from rlmesh_trio.replay.records import CHANNELS, PROFILE
 
 __all__ = ("Container", "Message", "Span")
 
-_MAGIC: Final = b"\x89MCAP0\r\n"
-_HEADER, _FOOTER, _CHANNEL, _MESSAGE, _CHUNK, _CHUNK_INDEX, _DATA_END = 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x0F
 _LARGEST_CHUNK: Final = 1 << 30
-_FOOTER_SIZE: Final = 9 + 20 + len(_MAGIC)
+_FOOTER_SIZE: Final = 9 + 20 + len(MCAP_MAGIC)
 _BLOCK: Final = 1 << 20
 
 _record_head = struct.Struct("<BQ")
@@ -96,11 +95,11 @@ class Container:
     def _check_beginning(self) -> None:
         if not self.size:
             raise self.refusal("it is empty")
-        if self._read(0, min(len(_MAGIC), self.size)) != _MAGIC[: self.size]:
+        if self._read(0, min(len(MCAP_MAGIC), self.size)) != MCAP_MAGIC[: self.size]:
             raise self.refusal("it is no MCAP file")
         try:
-            opcode, start, length = self._record_at(len(_MAGIC))
-            profile = _text_at(self._read(start, length), 0)[0] if opcode == _HEADER else ""
+            opcode, start, length = self._record_at(len(MCAP_MAGIC))
+            profile = _text_at(self._read(start, length), 0)[0] if opcode == Opcode.HEADER else ""
         except _Broken as broken:
             raise self.refusal(f"it is cut off or damaged at its beginning: {broken}") from None
         if profile != PROFILE:
@@ -119,18 +118,18 @@ class Container:
         while True:
             opcode, start, length = self._record_at(position)
             yield opcode, start, length
-            if opcode == _DATA_END:
+            if opcode == Opcode.DATA_END:
                 return
             position = start + length
 
     def _summary(self) -> tuple[int, bytes]:
         """Where the summary starts, and its bytes, which are as they were written."""
-        if self.size < 2 * len(_MAGIC) + _FOOTER_SIZE:
+        if self.size < 2 * len(MCAP_MAGIC) + _FOOTER_SIZE:
             raise _Broken("it has no end")
         end = self.size - _FOOTER_SIZE
         footer = self._read(end, _FOOTER_SIZE)
-        opcode, length, start, _, crc = struct.unpack("<BQQQI", footer[: -len(_MAGIC)])
-        if footer[-len(_MAGIC) :] != _MAGIC or opcode != _FOOTER or length != 20 or not 0 < start <= end:
+        opcode, length, start, _, crc = struct.unpack("<BQQQI", footer[: -len(MCAP_MAGIC)])
+        if footer[-len(MCAP_MAGIC) :] != MCAP_MAGIC or opcode != Opcode.FOOTER or length != 20 or not 0 < start <= end:
             raise _Broken("it has no end")
         summary = self._read(start, end - start)
         if zlib.crc32(footer[:25], zlib.crc32(summary)) != crc:
@@ -148,7 +147,7 @@ class Container:
         while position < len(summary):
             opcode, length = _record_head.unpack_from(summary, position)
             position += _record_head.size
-            if opcode == _CHUNK_INDEX:
+            if opcode == Opcode.CHUNK_INDEX:
                 first, last, offset, size = struct.unpack_from("<QQQQ", summary, position)
                 spans.append(Span(offset + _record_head.size, size - _record_head.size, first, last))
             position += length
@@ -158,8 +157,8 @@ class Container:
         """The chunks by looking for them, up to the first that is not whole."""
         spans: list[Span] = []
         try:
-            for opcode, start, length in self._records(len(_MAGIC)):
-                if opcode == _CHUNK:
+            for opcode, start, length in self._records(len(MCAP_MAGIC)):
+                if opcode == Opcode.CHUNK:
                     first, last, _, _, _ = _chunk_head.unpack(self._read(start, _chunk_head.size))
                     span = Span(start, length, first, last)
                     self._chunk(span)
@@ -200,7 +199,7 @@ class Container:
             raise self.refusal("it holds no whole chunk: it was cut off before its header was written")
         try:
             for opcode, content in self._inside(self.spans[0]):
-                if opcode == _CHANNEL:
+                if opcode == Opcode.CHANNEL:
                     self._topics[struct.unpack_from("<H", content)[0]] = _text_at(content, 4)[0]
         except (_Broken, struct.error) as broken:
             raise self.refusal(f"its first chunk cannot be read: {broken}") from None
@@ -212,7 +211,7 @@ class Container:
         found: list[Message] = []
         try:
             for opcode, content in self._inside(span):
-                if opcode == _MESSAGE:
+                if opcode == Opcode.MESSAGE:
                     channel, _, tick, _ = _message_head.unpack_from(content)
                     found.append(Message(self._topics.get(channel, ""), tick, content[_message_head.size :]))
         except (_Broken, struct.error) as broken:
@@ -224,8 +223,8 @@ class Container:
         try:
             start, _ = self._summary()
             data_end = 0
-            for opcode, content, length in self._records(len(_MAGIC)):
-                if opcode == _DATA_END:
+            for opcode, content, length in self._records(len(MCAP_MAGIC)):
+                if opcode == Opcode.DATA_END:
                     data_end = content - _record_head.size
                     (crc,) = struct.unpack("<I", self._read(content, length))
                     if crc != self._checksum(data_end):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Final, Self
+from typing import BinaryIO, Final, Self
 
 import attrs
 
@@ -20,6 +20,7 @@ from rlmesh_trio.observers.extras import load_extra
 from rlmesh_trio.replay.digests import Digester
 from rlmesh_trio.replay.errors import RecordingError
 from rlmesh_trio.replay.ledger import Ledger
+from rlmesh_trio.replay.mcap_file import McapFile
 from rlmesh_trio.replay.message_codec import encode_decision, encode_episode, encode_footer, encode_header
 from rlmesh_trio.replay.records import (
     CHANNELS,
@@ -35,9 +36,6 @@ from rlmesh_trio.replay.records import (
     parse_level,
 )
 from rlmesh_trio.replay.tick_codec import encode_tick
-
-if TYPE_CHECKING:
-    from mcap.writer import Writer
 
 __all__ = ("RecordingWriter",)
 
@@ -80,14 +78,13 @@ class RecordingWriter:
         self._chunk_seconds = chunk_seconds
         self._unflushed = 0
         self._flushed_at = time.monotonic()
-        library = load_extra("mcap.writer", extra="mcap", wanted_by="a recording")
         load_extra("zstandard", extra="mcap", wanted_by="a recording")
         try:
             self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115 - closed by close
         except OSError as error:
             raise self._refusal(error) from error
-        self._mcap: Writer = library.Writer(self._file, chunk_size=_CHUNK_BYTES, enable_data_crcs=True)
         try:
+            self._mcap = McapFile(self._file, profile=PROFILE, library="rlmesh_trio", chunk_bytes=_CHUNK_BYTES)
             self._channels = self._begin()
         except BaseException as error:
             self.close()
@@ -97,15 +94,13 @@ class RecordingWriter:
 
     def _begin(self) -> dict[str, int]:
         mcap = self._mcap
-        mcap.start(PROFILE, "rlmesh_trio")
         schemas = files("rlmesh_trio.replay") / "schemas"
         channels: dict[str, int] = {}
         for topic, message in CHANNELS.items():
             described = (schemas / f"{message}.binpb").read_bytes()
-            schema = mcap.register_schema(f"{PROFILE}.{message}", "protobuf", described)
-            channels[topic] = mcap.register_channel(topic, "protobuf", schema)
+            channels[topic] = mcap.add_channel(topic, f"{PROFILE}.{message}", described)
         header = encode_header(self.header, self._digester.digest(self.header.contract.encoded_spec))
-        mcap.add_message(channels["/run"], 0, header, 0)
+        mcap.add(channels["/run"], 0, header)
         mcap.flush()
         return channels
 
@@ -115,7 +110,9 @@ class RecordingWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._file.closed:
+        if isinstance(error, RecordingError):
+            self.close()
+        elif not self._file.closed:
             self.finish()
 
     @property
@@ -159,12 +156,13 @@ class RecordingWriter:
         """
         ledger = self._ledger
         lanes = (target.env_indices if target is not None else ()) or self._lanes
-        episodes = tuple([ledger.ordinal_on(lane) for lane in lanes])
+        ordinal_on = ledger.ordinal_on
+        episodes = (ordinal_on(lanes[0]),) if len(lanes) == 1 else tuple(map(ordinal_on, lanes))
         tick = Tick(
             number=ledger.ticks + 1,
             lanes=lanes,
             episodes=episodes if any(episodes) else (),
-            begins=tuple(begins) if any(begins) else (),
+            begins=tuple(begins) if begins and any(begins) else (),
             action=action,
             target=target,
         )
@@ -178,7 +176,8 @@ class RecordingWriter:
             tick.info_digests = self._digester.info_rows(answer.infos, rows)
         else:
             tick.error = answer
-        self._episodes(self._write(tick))
+        if ended := self._write(tick):
+            self._episodes(ended)
 
     def record_end(self, lane: int, ordinal: int, end: EndKind) -> None:
         """Record that the driver ended an episode: nothing, if it has ended."""
@@ -212,25 +211,23 @@ class RecordingWriter:
         """Write *tick*; the episodes it ends, still to be written."""
         encoded = encode_tick(tick, full=self._full)
         # Not after the tick: what ends with it belongs into its chunk.
-        if self._unflushed >= self._chunk_ticks or self._is_time():
+        seconds = self._chunk_seconds
+        if self._unflushed >= self._chunk_ticks or (
+            seconds is not None and time.monotonic() - self._flushed_at >= seconds
+        ):
             self.flush()
         self._unflushed += 1
         ended = self._ledger.take(tick)
         self._add("/tick", encoded)
         return ended
 
-    def _is_time(self) -> bool:
-        seconds = self._chunk_seconds
-        return seconds is not None and time.monotonic() - self._flushed_at >= seconds
-
     def _episodes(self, ended: Sequence[Episode]) -> None:
         for episode in ended:
             self._add("/episode", encode_episode(episode))
 
     def _add(self, topic: str, data: bytes) -> None:
-        tick = self._ledger.ticks
         try:
-            self._mcap.add_message(self._channels[topic], tick, data, tick)
+            self._mcap.add(self._channels[topic], self._ledger.ticks, data)
         except OSError as error:
             raise self._refusal(error) from error
 

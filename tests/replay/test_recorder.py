@@ -211,7 +211,7 @@ async def test_a_disk_that_fills_up_fails_nothing(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mcap.writer.Writer.add_message", full)
+    monkeypatch.setattr("rlmesh_trio.replay.mcap_file.McapFile.add", full)
     with caplog.at_level(logging.WARNING, "rlmesh_trio"):
         report = await run_session(spec, recorder.wrap(ScriptedEnv(3)), ScriptedModel(), hooks=recorder.hooks)
     assert report.total_episodes == 3
