@@ -266,7 +266,7 @@ async def vector_facts(lab: Lab, case: tuple[()]) -> Evidence | None:
         return Evidence(lines, "num_envs is 0", meaning, blame="server")
     if mode in _MODES:
         return None
-    severity = "should" if mode == AutoresetMode.UNSPECIFIED else "must"
+    severity = "should" if mode == AutoresetMode.UNSPECIFIED else None
     return Evidence(lines, f"autoreset_mode is {name}", meaning, blame="server", severity=severity)
 
 

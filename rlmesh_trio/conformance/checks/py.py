@@ -174,7 +174,7 @@ async def flag_types(lab: Lab, script: Script) -> Evidence | None:
     cases=_scripts,
     example=example_script,
     applies=_scalar,
-    after=("py.step-five",),
+    after=("py.step-five", "space.member-accepted"),
 )
 async def reward_type(lab: Lab, script: Script) -> Evidence | None:
     """Look at the type of the reward."""
@@ -199,7 +199,7 @@ async def reward_type(lab: Lab, script: Script) -> Evidence | None:
     cases=_scripts,
     example=example_script,
     applies=_here,
-    after=("py.step-five",),
+    after=("py.step-five", "space.obs-structure"),
 )
 async def obs_dtype(lab: Lab, script: Script) -> Evidence | None:
     """Compare each leaf's dtype with its space's."""
