@@ -10,6 +10,8 @@ import click
 import trio
 
 from rlmesh_trio.cli.complaints import complain, show_traceback
+from rlmesh_trio.cli.conform_again import replay_command, try_command
+from rlmesh_trio.cli.conform_catalogue import list_command, show_command
 from rlmesh_trio.cli.conform_reports import report_options, reporting_from
 from rlmesh_trio.cli.conform_settings import ProjectCommand, names, reset_option, settings_from, tolerance
 from rlmesh_trio.cli.exit_status import NOT_STARTED
@@ -23,6 +25,7 @@ from rlmesh_trio.observers.extras import load_extra
 if TYPE_CHECKING:
     from rlmesh_trio.conformance.outcome import Outcome
     from rlmesh_trio.conformance.registry import Check
+    from rlmesh_trio.conformance.reports.material import Reproduction
     from rlmesh_trio.conformance.watching import Watcher
 
 __all__ = ("conform_command",)
@@ -119,6 +122,9 @@ def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, d
       rlmesh-trio conform CartPole-v1 --only seed,lanes.* --seed 7
       rlmesh-trio conform localhost:5555 localhost:5556 --report html=out.html
       rlmesh-trio conform list
+      rlmesh-trio conform show seed.history-independent
+      rlmesh-trio conform try 'BLOB' localhost:5555
+      rlmesh-trio conform replay .rlmesh-trio/fail/NAME.mcap localhost:5555
 
     Exit status: 0 nothing that must hold failed; 1 something did (with --strict also a should); 2 wrong usage, no
     connection, or nothing was tested; 3 the target was lost; 4 a fault of this program; 130 interrupted. Ctrl-C ends
@@ -143,7 +149,11 @@ def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, d
             show_traceback(crash)
         complain(crash)
         return _KIT_FAULT
-    return reporting.finish(outcome, verbose=verbose > 0)
+    return reporting.finish(outcome, _reproductions(outcome, modules, told=verbose > 0), verbose=verbose > 0)
+
+
+for _command in (list_command, show_command, try_command, replay_command):
+    conform_command.add_command(_command)
 
 
 async def _run(
@@ -166,6 +176,18 @@ def _envs_kept_quiet() -> Generator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore", UserWarning)
         yield
+
+
+def _reproductions(
+    outcome: "Outcome", modules: Sequence[str], *, told: bool
+) -> "Mapping[tuple[str, str], Reproduction]":
+    """The ways to see each failure again; what could not be made, and why, is *told* on standard error."""
+    from rlmesh_trio.conformance.reproductions import reproductions_of
+
+    made = reproductions_of(outcome, modules=modules)
+    for remark in made.remarks if told else ():
+        click.echo(remark, err=True)
+    return made.found
 
 
 def _watcher(verbose: int) -> "Watcher":

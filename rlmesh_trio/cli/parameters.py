@@ -1,19 +1,17 @@
 """The kinds of values the command line takes, each refusing what it does not understand in one line."""
 
-import math
 import os
 import re
 
 import click
 
 from rlmesh_trio.cli.output_file import JsonOutput
+from rlmesh_trio.conformance.durations import parse_duration
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.recovery import Recovery
 
 __all__ = ("INT64", "duration", "journal", "json_output", "recovery", "resumed", "seeds", "token_option")
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
-_DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([a-z]*)", re.ASCII | re.IGNORECASE)
 _SEED = re.compile(r"\s*\d+\s*", re.ASCII)
 _INT64_MAX = 2**63 - 1
 
@@ -25,14 +23,10 @@ INT64 = click.IntRange(-_INT64_MAX - 1, _INT64_MAX)
 
 def duration(text: str) -> float:
     """A span of time in seconds, from ``10``, ``0.5``, ``250ms``, ``10s``, ``15m`` or ``2h``."""
-    match = _DURATION.fullmatch(text.strip())
-    factor = _UNITS.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        raise click.BadParameter(f"{text!r} is no duration: write seconds, or a unit behind them (250ms, 10s, 15m, 2h)")
-    seconds = float(match[1]) * factor
-    if not 0 < seconds < math.inf:
-        raise click.BadParameter(f"{text!r} must be longer than nothing and not endless")
-    return seconds
+    try:
+        return parse_duration(text)
+    except InvalidSpec as refusal:
+        raise click.BadParameter(refusal.why) from refusal
 
 
 def seeds(text: str) -> tuple[int, ...]:
