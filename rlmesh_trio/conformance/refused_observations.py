@@ -17,7 +17,8 @@ __all__ = ("Flaw", "Withheld", "withheld")
 
 Flaw = Literal["structure", "nan", "outside"]
 
-_OURS = re.compile(r"the env's observation is not in its observation space: (?P<path>\$.*?): (?P<why>.*)", re.DOTALL)
+_PATH = r"(?P<path>\$(?:\[\"(?:\\.|[^\"\\])*\"\]|[^\s\"])*)"
+_OURS = re.compile(f"the env's observation is not in its observation space: {_PATH}: (?P<why>.*)", re.DOTALL)
 _OUR_WORDS: tuple[tuple[str, Flaw], ...] = (
     ("the value is NaN", "nan"),
     ("the lowest value", "outside"),
