@@ -79,8 +79,8 @@ def needed_for(message: str, described: FileDescriptorSet) -> bytes:
     kept = FileDescriptorSet()
     for file in described.file:
         slim = FileDescriptorProto(name=file.name, package=file.package, syntax=file.syntax)
-        for mine, theirs in ((slim.message_type, file.message_type), (slim.enum_type, file.enum_type)):
-            mine.extend(kind for kind in theirs if f".{file.package}.{kind.name}" in needed)
+        slim.message_type.extend(kind for kind in file.message_type if f".{file.package}.{kind.name}" in needed)
+        slim.enum_type.extend(kind for kind in file.enum_type if f".{file.package}.{kind.name}" in needed)
         if types_of(slim):
             slim.dependency.extend(name for name in file.dependency if name in {each.name for each in kept.file})
             kept.file.append(slim)

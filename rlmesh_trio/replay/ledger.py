@@ -22,8 +22,8 @@ from rlmesh_trio.wire.metadata import encode_metadata
 __all__ = ("Ledger",)
 
 _TERMINATED, _TRUNCATED, _HAS_FLAGS, _HAS_REWARD = 1, 2, 4, 8
-_step_head: Final = struct.Struct("<cBdHH").pack
-_begin_head: Final = struct.Struct("<cBqHH").pack
+_step_head: Final = struct.Struct("<cBdII").pack
+_begin_head: Final = struct.Struct("<cBqII").pack
 _end_facts: Final = struct.Struct("<cQd").pack
 _entry: Final = struct.Struct("<Q").pack
 
@@ -233,7 +233,7 @@ class Ledger:
             end=end,
             error_code=gone.error if end == "error" else "",
             steps=gone.steps,
-            cumulative_reward=gone.cumulative_reward,
+            cumulative_reward=float(gone.cumulative_reward),
             root=gone.hash.digest(),
             kept=tuple(self._kept(*newest) for newest in gone.newest or ()) if failed else (),
         )

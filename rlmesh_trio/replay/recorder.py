@@ -68,7 +68,7 @@ class Recorder:
         self.hooks: Hooks = _RecorderHooks(self)
         self.failure: RecordingError | None = None
         self._writer = RecordingWriter(path, header, level, chunk_seconds=_CHUNK_SECONDS)
-        self._all_lanes = tuple(range(header.contract.num_envs))
+        self._all_lanes = tuple(range(max(1, header.contract.num_envs)))
         self._ordinals: dict[str, int] = {}
         self._ids: dict[int, str] = {}
         self._known: dict[tuple[int, ...], StepTarget] = {}

@@ -5,7 +5,7 @@ from struct import Struct
 from typing import Final
 
 from rlmesh_trio.errors import EndpointError, ProtocolError
-from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Metadata, StepTarget
+from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Metadata
 from rlmesh_trio.replay.records import Tick
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.wire.fields import (
@@ -27,7 +27,6 @@ from rlmesh_trio.wire.space_value import encode_leaves
 
 __all__ = ("decode_tick", "encode_infos", "encode_tick")
 
-_NOBODY: Final = StepTarget(0, (), ())
 _pack_double: Final = Struct("<d").pack
 # A step's answer of one row, without observation and infos: reward and both masks.
 _pack_one_row: Final = Struct("<6sd2s1s2s1s").pack
@@ -37,24 +36,29 @@ _ONE_ROW: Final = b"\x32\x12\x12\x10\x12\x08"
 def encode_tick(tick: Tick, *, full: bool) -> bytes:
     """Write *tick*; unless *full* without step target, observation, infos and completed episodes.
 
-    When an episode ended is noted nowhere, so that equal runs make equal ticks. Raises what encoding a request raises.
+    The times in episode records are left off, so that equal runs make equal ticks. Raises what encoding a request does.
     """
-    if tick.reset is not None:
-        request = encode_reset("", tick.reset)
+    reset, reply = tick.reset, tick.reply
+    if reset is not None:
+        request = encode_reset("", reset)
+    elif full and tick.target is not None:
+        request = encode_step("", tick.action, tick.target)
     else:
-        request = encode_step("", tick.action, (tick.target if full else None) or _NOBODY)
-    parts = [b"\x08", encode_varint(tick.number), b"\x12", _packed(tick.lanes)]
-    if tick.episodes:
-        parts += (b"\x1a", _packed(tick.episodes))
-    if tick.begins:
-        parts += (b"\x22", _packed(tick.begins))
-    parts += (b"\x2a", encode_varint(len(request)), request)
-    reply = tick.reply
-    if reply is not None and not full and len(tick.lanes) == 1 and _is_plain(reply):
+        pieces, size = encode_leaves(b"\x0a", tick.action)
+        request = b"".join((b"\x12", encode_varint(size), *pieces))
+    parts = [
+        b"\x08",
+        encode_varint(tick.number),
+        _places(tick.lanes, tick.episodes, tick.begins),
+        b"\x2a",
+        encode_varint(len(request)),
+        request,
+    ]
+    if reply is not None and not full and reset is None and _is_of_one_row(reply):
         flags = reply.terminated_mask, reply.truncated_mask
         parts.append(_pack_one_row(_ONE_ROW, reply.rewards[0], b"\x1a\x01", flags[0], b"\x22\x01", flags[1]))
     elif reply is not None:
-        answer = _encode_reply(reply, is_reset=tick.reset is not None, full=full)
+        answer = _encode_reply(reply, is_reset=reset is not None, full=full)
         parts += (b"\x32", encode_varint(len(answer)), answer)
     elif tick.error is not None:
         parts.append(length_prefixed(b"\x32", encode_served_error("", tick.error, 0)))
@@ -67,11 +71,17 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
     return b"".join(parts)
 
 
-def _is_plain(reply: EnvReply) -> bool:
+def _is_of_one_row(reply: EnvReply) -> bool:
     return len(reply.rewards) == 1 and len(reply.terminated_mask) == 1 and len(reply.truncated_mask) == 1
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
+def _places(lanes: tuple[int, ...], episodes: tuple[int, ...], begins: tuple[int, ...]) -> bytes:
+    """Three fields that stay the same from step to step of an episode."""
+    fields = ((b"\x12", lanes), (b"\x1a", episodes), (b"\x22", begins))
+    return b"".join(tag + _packed(numbers) for tag, numbers in fields if numbers)
+
+
 def _packed(numbers: tuple[int, ...]) -> bytes:
     body = b"".join([encode_varint(number) for number in numbers])
     return encode_varint(len(body)) + body

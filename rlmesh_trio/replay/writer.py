@@ -70,7 +70,7 @@ class RecordingWriter:
         self.path = os.fspath(path)
         self.header = header
         contract = header.contract
-        self._lanes = tuple(range(contract.num_envs))
+        self._lanes = tuple(range(max(1, contract.num_envs)))
         self._digester = Digester(contract.observation_space, contract.action_space, header.ignored_infos)
         self._ledger = Ledger(header, self._digester)
         self._full = header.level == "full"

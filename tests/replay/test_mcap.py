@@ -8,8 +8,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from mcap.reader import make_reader
 from mcap.stream_reader import StreamReader
 
+from rlmesh_trio.messages import EnvReply, ResetRequest
 from rlmesh_trio.observers import MissingExtra
-from rlmesh_trio.replay import Batch, BatchRow, Header, Mishap, RecordingError, RecordingWriter
+from rlmesh_trio.replay import Batch, BatchRow, Header, Mishap, RecordingError, RecordingWriter, open_recording, verify
 from tests.replay.plays import Op, contract_of, episodes, record, recorded
 
 
@@ -112,3 +113,25 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
 def test_a_place_that_cannot_be_written_is_refused(place: str) -> None:
     with pytest.raises(RecordingError, match=f"recording {place}: it cannot be written: "):
         RecordingWriter(place, Header(contract=contract_of(1)))
+
+
+def test_a_disk_that_fills_up_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def record_something() -> None:
+        with RecordingWriter(tmp_path / "run.mcap", Header(contract=contract_of(1))) as writer:
+            monkeypatch.setattr("rlmesh_trio.replay.mcap_file.McapFile.flush", full)
+            writer.flush()
+
+    with pytest.raises(RecordingError, match="it cannot be written: No space left on device"):
+        record_something()
+    with open_recording(tmp_path / "run.mcap") as recording:
+        assert recording.footer is None
+
+
+def test_an_answer_with_leaves_beyond_number_is_recorded(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "run.mcap", Header(contract=contract_of(1)), "full") as writer:
+        writer.record_reset(ResetRequest(), EnvReply(observation=[b"x"] * 5000), (1,))
+        writer.record_step([b"y"] * 5000, EnvReply(observation=[b"x"] * 5000, rewards=(1.0,)))
+    assert verify(tmp_path / "run.mcap").problems == ()
