@@ -11,7 +11,11 @@ from tests.peers import start_env_peer
 @pytest.mark.interop
 @pytest.mark.parametrize(
     "options",
-    [("--env", "CartPole-v1", "--kind", "lanes"), ("--env", "Taxi-v4", "--kind", "vector"), ("--env", "kitchen")],
+    [
+        ("--env", "CartPole-v1", "--kind", "lanes"),
+        ("--env", "Taxi-v4", "--kind", "vector"),
+        ("--env", "kitchen", "--render"),
+    ],
     ids=" ".join,
 )
 async def test_nothing_unknown_is_found_on_real_servers(options: tuple[str, ...]) -> None:
