@@ -6,6 +6,7 @@ import gymnasium
 import pytest
 from gymnasium.wrappers import TimeLimit
 
+from rlmesh_trio.conformance.checks import life as life_checks
 from rlmesh_trio.conformance.targets import LocalTarget, WireTarget
 from rlmesh_trio.conformance.verdicts import Finding
 from rlmesh_trio.serve import serve_env
@@ -13,6 +14,7 @@ from tests.conformance.family_runs import found
 from tests.conformance.planted import life as planted
 from tests.conformance.planted.seed import Walk
 
+REGISTERED = life_checks
 AFTER_END = "life.after-end"
 
 

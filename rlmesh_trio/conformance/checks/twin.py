@@ -34,9 +34,11 @@ def _has_twin(facts: Facts) -> str | None:
 )
 async def served_equals_local(lab: Lab, script: Script) -> Evidence | None:
     """Serving adds nothing and takes nothing away."""
-    served, local = await lab.play(script), await lab.play_local(script)
+    # A vector env is made once, and brings its lanes.
+    made = script.lanes if lab.facts.subset_step else 1
+    served, local = await lab.play(script), await lab.play_local(script, width=made)
     difference = await confirmed(served, local, lambda: lab.play(script), lab.facts)
-    if difference is None or first_difference(local, await lab.play_local(script), lab.facts) is not None:
+    if difference is None or first_difference(local, await lab.play_local(script, width=made), lab.facts) is not None:
         return None
     meaning = "the server changes what the env says, or the env finds something else in the server's process"
     shown = difference_evidence(difference, served, local, ("served", "here"), meaning)
