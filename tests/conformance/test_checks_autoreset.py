@@ -61,7 +61,7 @@ async def test_a_fault_of_same_step_fails_its_check_alone(
 
 
 async def test_a_record_without_a_reset() -> None:
-    assert await verdicts(accounts.BadAccounts(accounts.opened_anew)) == {"autoreset.disabled.waits": "warn"}
+    assert await verdicts(accounts.BadAccounts(accounts.OpenedAnew())) == {"autoreset.disabled.waits": "warn"}
 
 
 @pytest.mark.parametrize("env", [EndsByChance, Walk, Short, MixedInfos])

@@ -106,11 +106,17 @@ def cut_is_done(_: EnvReply, ended: Records, cut: Records) -> Records:
     return [*[attrs.evolve(each, terminated=True, truncated=False) for each in cut], *ended]
 
 
-def opened_anew(reply: EnvReply, ended: Records, cut: Records) -> Records:
-    """A record for whoever has flags, ended or not."""
-    flagged = [lane for lane, flag in enumerate(reply.terminated_mask) if flag]
-    known = {each.env_index for each in ended}
-    return [*cut, *ended, *[EpisodeRecord("new", None, lane, 1, 0.0, True) for lane in flagged if lane not in known]]
+class OpenedAnew:
+    """Tells of an end whenever there are flags, be the episode over or not."""
+
+    def __init__(self) -> None:
+        self.ids: dict[int, str] = {}
+
+    def __call__(self, reply: EnvReply, ended: Records, cut: Records) -> Records:
+        lanes = {each.env_index: each.episode_id for each in ended}
+        self.ids.update(lanes)
+        again = [lane for lane, flag in enumerate(reply.terminated_mask) if flag and lane not in lanes]
+        return [*cut, *ended, *[EpisodeRecord(self.ids[lane], None, lane, 1, 0.0, True) for lane in again]]
 
 
 def _narrow(record: EpisodeRecord) -> float:
