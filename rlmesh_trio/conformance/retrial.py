@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import attrs
-import trio
 
 from rlmesh_trio.conformance.blob import Blob
 from rlmesh_trio.conformance.cases import scripts_in
@@ -11,16 +10,14 @@ from rlmesh_trio.conformance.facts import facts_of, package_of
 from rlmesh_trio.conformance.lab import TargetLab, open_lab
 from rlmesh_trio.conformance.outcome import TargetOutcome
 from rlmesh_trio.conformance.registry import Check
+from rlmesh_trio.conformance.runner import OPENING
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.targets import Target
 from rlmesh_trio.conformance.traces import Trace
 from rlmesh_trio.conformance.verdicts import Finding, VerdictName
 from rlmesh_trio.errors import InvalidSpec
 
-__all__ = ("OPENING", "check_of", "replayed", "retried")
-
-OPENING = 10.0
-"""How long a target may take to answer at first, in seconds."""
+__all__ = ("check_of", "replayed", "retried")
 
 
 def check_of(blob: Blob, checks: Mapping[str, Check]) -> Check:
@@ -89,7 +86,6 @@ async def replayed(blob: Blob, target: Target, settings: Settings) -> tuple[Trac
 
     Raises as :func:`retried` does.
     """
-    await trio.lowlevel.checkpoint()
     async with target.connect(OPENING) as env:
         facts = facts_of(target, env, settings)
     blob.expect(facts.contract)
