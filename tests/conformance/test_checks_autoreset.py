@@ -47,6 +47,7 @@ async def test_a_fault_of_next_step_fails_its_check_alone(vector: type[planted.R
     ("vector", "check", "verdict"),
     [
         (planted.NoMask, "autoreset.same.final-obs", "fail"),
+        (planted.OnlyMask, "autoreset.same.final-obs", "fail"),
         (planted.NoFinal, "autoreset.same.final-obs", "fail"),
         (planted.AllFinal, "autoreset.same.final-obs", "fail"),
         (planted.ShortFinal, "autoreset.same.final-obs", "fail"),

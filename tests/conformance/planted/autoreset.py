@@ -107,6 +107,13 @@ class NoFinal(SameStep):
         answer[4].pop("final_obs", None)
 
 
+class OnlyMask(SameStep):
+    """Says that there are last observations, and has none."""
+
+    def spoil(self, answer: list[Any], actions: Any) -> None:
+        answer[4].pop("final_obs", None)
+
+
 class AllFinal(SameStep):
     """Has last observations of those that did not end."""
 
