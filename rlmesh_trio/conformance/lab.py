@@ -131,18 +131,22 @@ class TargetLab:
         await self.leave()
         limit = self._step_timeout
         stream: RawStream | None = None
+        over = False
         try:
             async with open_raw_stream(self.address, token=self.token, limit=limit, patience=patience) as stream:
                 yield stream
-        except ConnectError:
+            over = True
+        finally:
+            self._mind_stream(stream, over=over)
+
+    def _mind_stream(self, stream: RawStream | None, *, over: bool) -> None:
+        """Keep in mind what was due on a raw stream, or that none was had, when its judge was through or cut short."""
+        if stream is None or (stream.ending is not None and stream.ending.how == "refused"):
             self._last_loss = "CONNECTION"
-            raise
-        except trio.Cancelled:
-            if stream is not None and stream.silence:
-                self._asked = min(self._asked, trio.current_time() - stream.silence)
-            raise
-        if stream.answered:
+        elif over and stream.answered:
             self._asked = math.inf
+        elif not over and stream.silence:
+            self._asked = min(self._asked, trio.current_time() - stream.silence)
 
     async def play(self, script: Script) -> Trace:
         """Play *script* in the session in use, or apart from what came before where that is called for."""

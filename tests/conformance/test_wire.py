@@ -2,9 +2,12 @@
 
 import attrs
 import pytest
+import trio
 
+from rlmesh_trio.conformance.raw_stream import open_raw_stream
+from rlmesh_trio.conformance.registry import CHECKS, Facts
 from tests.conformance.broken_server import FAULTS, ODD, ScriptedServer, scripted_server
-from tests.conformance.wire_labs import WIRE_CHECKS, failing, judged_by_wire, lab_at, search_at, searched
+from tests.conformance.wire_labs import WIRE_CHECKS, facts_at, failing, judged_by_wire, lab_at, search_at, searched
 
 SLOW = {"ignores timeout_ms": 0.15}
 
@@ -94,3 +97,28 @@ async def test_a_server_that_takes_its_time_fails_nothing() -> None:
     slow = ScriptedServer(step_seconds=0.3)
     for check in ("wire.one-answer", "wire.deadline", "wire.survives", "wire.second-client", "wire.close"):
         assert await judged_by_wire(check, slow) is None, check
+
+
+async def test_a_lab_knows_what_was_due_when_a_judge_was_cut_short() -> None:
+    async with scripted_server(ScriptedServer(step_seconds=9.0)) as address, lab_at(address, step_timeout=9.0) as lab:
+        assert lab.unanswered == 0
+        with trio.move_on_after(0.3):
+            await CHECKS["wire.one-answer"].judge(lab, ("step",))
+        assert lab.unanswered > 0
+
+
+async def test_a_lab_knows_that_no_stream_was_had() -> None:
+    async with scripted_server(ScriptedServer()) as address, open_raw_stream(address, token=None, limit=1.0) as first:
+        facts = await facts_at_other()
+        async with lab_at(address, facts=facts) as lab:
+            assert not lab.lost_connection
+            with trio.move_on_after(0.2):
+                await CHECKS["wire.one-answer"].judge(lab, ("step",))
+            assert lab.lost_connection
+        assert first.ending is None
+
+
+async def facts_at_other() -> Facts:
+    """The facts of a server like the one that has no place."""
+    async with scripted_server(ScriptedServer()) as address:
+        return await facts_at(address)
