@@ -34,7 +34,7 @@ class Unseeded(Walk):
         return np.random.default_rng().normal()
 """
 SEEDS = "seed.reset-repeatable or seed.trace-repeatable or lanes.permute"
-QUICK = ("--rlmesh-seed", "1", "--rlmesh-time", "30s", "--rlmesh-examples", "2", "-p", "no:trio")
+QUICK = ("--rlmesh-seed", "1", "--rlmesh-time", "30s", "--rlmesh-examples", "1", "-p", "no:trio")
 
 
 @pytest.fixture
@@ -183,9 +183,9 @@ def test_a_case_that_was_found_is_a_regression_test_beside_pytest_trio(project: 
 
 
 def test_workers_have_a_server_each_or_one_worker_has_the_server(project: pytest.Pytester) -> None:
-    picked = ("-k", f"{SEEDS} or seed.followup or seed.timing", "-n", "2", "-v", *QUICK)
+    picked = ("-k", "seed.reset-repeatable or seed.followup-repeatable", "-n", "2", "-v", *QUICK)
     ran = run(project, "--rlmesh-target", "envs:Walk", *picked)
-    assert ran.parseoutcomes()["passed"] == 4
+    assert ran.parseoutcomes()["passed"] == 2
     assert workers(ran) == {"gw0", "gw1"}
     with started("serve", "CartPole-v1", "--address", "127.0.0.1:0") as server:
         assert server.stdout is not None
@@ -193,7 +193,7 @@ def test_workers_have_a_server_each_or_one_worker_has_the_server(project: pytest
         address = re.search(r"127\.0\.0\.1:\d+", server.stdout.readline())
         assert address is not None
         ran = run(project, "--rlmesh-target", address[0], *picked)
-    assert ran.parseoutcomes()["passed"] == 4
+    assert ran.parseoutcomes()["passed"] == 2
     assert len(workers(ran)) == 1
 
 
