@@ -14,7 +14,10 @@ from rlmesh_trio.errors import ConnectError
 from rlmesh_trio.transport.address import parse_address
 from rlmesh_trio.transport.dial import dial
 
-__all__ = ("Trouble", "next_session", "port_is_closed")
+__all__ = ("SHUT_DOWN", "Trouble", "next_session", "port_is_closed")
+
+SHUT_DOWN = "shut down"
+"""What ``Facts.told`` calls it when a server that cannot be started again was asked to end, and did."""
 
 _AGAIN = 5.0
 _DIAL_LIMIT = 1.0

@@ -19,6 +19,7 @@ from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
 from rlmesh_trio.conformance.isolation import HISTORY_INDEPENDENT, isolation_for
 from rlmesh_trio.conformance.known_faults import lookup
 from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost, open_lab
+from rlmesh_trio.conformance.next_session import SHUT_DOWN
 from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
 from rlmesh_trio.conformance.registry import CHECKS, Check, Facts
 from rlmesh_trio.conformance.settings import Settings
@@ -252,7 +253,7 @@ class TargetRun:
         steps = soak_steps(lab.pace)
         for number in range(max(2, self._settings.examples_each // 2)):
             asked = [run for run in runs if run.broken is None and self._up(run, "soak")]
-            if not asked or self._unreadable:
+            if not asked or self._unreadable or lab.facts.told.get(SHUT_DOWN):
                 return
             wanderer = Wanderer(lab.facts, seed=self._settings.seed_of(f"soak:{number}"), steps=steps)
             seen = SeenLab(lab, await lab.improvise(wanderer.choose))
@@ -307,6 +308,8 @@ class TargetRun:
 
     async def _look_after(self, lab: TargetLab) -> None:
         """See whether the target is still there when the time is over."""
+        if lab.facts.told.get(SHUT_DOWN):
+            return
         slowest = lab.coverage.slowest
         if lab.unanswered >= max(_HUNG_AFTER, _HUNG_TIMES * slowest):
             self._lost = f"{self.name} hangs: no answer for {lab.unanswered:.1f} s when the time was over"

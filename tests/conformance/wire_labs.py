@@ -54,7 +54,9 @@ async def judged_by_wire(
 def example_of(check: str, facts: Facts) -> Any:
     """The example of *check*; a large request is no larger than it has to be, for a server written in Python."""
     example = CHECKS[check].example
-    assert example is not None
+    if example is None:
+        assert check == "wire.shutdown"
+        return ()
     return ("step padding=5",) if check == "wire.large" else example(facts)
 
 
