@@ -12,7 +12,7 @@ from rlmesh_trio.conformance.blob import Blob, BlobError, decode_blob
 from rlmesh_trio.conformance.scripts import Op, Reset, Row, Step, Wait
 from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
 from rlmesh_trio.contract import AutoresetMode, EnvContract
-from rlmesh_trio.errors import EndpointError
+from rlmesh_trio.errors import EndpointError, SpaceError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.replay import Header, RecordingWriter, machine_facts, open_recording
 from rlmesh_trio.spaces import codec_for
@@ -95,7 +95,10 @@ class _TraceRecorder:
     def _joined(self, actions: Sequence[Row]) -> Leaves:
         if len(actions) == 1 or self._actions is None:
             return list(actions[0])
-        return self._actions.concatenate(actions, [1] * len(actions))
+        try:
+            return self._actions.concatenate(actions, [1] * len(actions))
+        except SpaceError:  # actions that are none were sent put together like this
+            return [b"".join(leaf) for leaf in zip(*actions, strict=False)]
 
 
 def _reply(answer: Answer) -> EnvReply | EndpointError | None:
