@@ -140,10 +140,10 @@ class RawStream:
                 owed = 0
         return self.now - (since or self.log[-1].at) if owed > 0 else 0.0
 
-    def send(self, request: pb.JoinRequest, request_id: str, *, what: str = "") -> Sent:
-        """Send *request* under *request_id*; *what* it is, for the log, by default its arm."""
+    def send(self, request: pb.JoinRequest, request_id: str) -> Sent:
+        """Send *request* under *request_id*."""
         request.request_id = request_id
-        return self.send_bytes(encode(request), request_id, what=what or _arm_of(request))
+        return self.send_bytes(encode(request), request_id, what=_arm_of(request))
 
     def send_bytes(self, data: bytes, request_id: str = "", *, what: str = "bytes") -> Sent:
         """Send *data*, whatever it is, as one message. Once the stream is left or over it only stands in the log."""

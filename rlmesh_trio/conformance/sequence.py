@@ -1,6 +1,6 @@
 """A log as a sequence diagram: what this side sent stands on the left, what the server sent on the right."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rlmesh_trio.conformance.raw_stream import Ended, LogEntry, Received, Sent
 
@@ -10,14 +10,10 @@ _LEFT = 30
 _MOST_LINES = 8
 
 
-def draw(log: Sequence[LogEntry], *, times: bool = False, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """The lines of the diagram; with *times* each begins with its moment. Of a long log the end is shown.
-
-    *names* are the columns' heads, by default ``client`` and ``server``.
-    """
-    client, server = tuple(names) or ("client", "server")
+def draw(log: Sequence[LogEntry], *, times: bool = False) -> tuple[str, ...]:
+    """The lines of the diagram; with *times* each begins with its moment. Of a long log the end is shown."""
     indent = "           " if times else ""
-    lines = [f"{indent}{client:<{_LEFT}}    {server}".rstrip()]
+    lines = [f"{indent}{'client':<{_LEFT}}    server"]
     shown = log[-_MOST_LINES:]
     if len(shown) < len(log):
         lines.append(f"{indent}... {len(log) - len(shown)} more before")
