@@ -9,11 +9,13 @@ from rlmesh_trio.conformance.registry import CHECKS, Facts
 from tests.conformance.broken_server import FAULTS, ODD, ScriptedServer, scripted_server
 from tests.conformance.wire_labs import WIRE_CHECKS, facts_at, failing, judged_by_wire, lab_at, search_at, searched
 
+SHORT = 0.5
 SLOW = {"ignores timeout_ms": 0.15}
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short waits, for servers that are waited for in vain."""
     monkeypatch.setattr("rlmesh_trio.conformance.next_session._AGAIN", 0.3)
     monkeypatch.setattr("rlmesh_trio.conformance.conversation._LONG", 0.1)
     monkeypatch.setattr("rlmesh_trio.conformance.conversation._LOST", 0.1)
@@ -33,15 +35,20 @@ def server_with(fault: str) -> ScriptedServer:
     return ScriptedServer(fault, step_seconds=SLOW.get(fault, 0.0))
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in NOT_IN_AN_EXAMPLE])
 async def test_each_fault_fails_one_check_and_no_other(fault: str) -> None:
-    found = await failing(server_with(fault))
+    found = await failing(server_with(fault), step_timeout=SHORT)
     assert list(found) == [FAULTS[fault]], found
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", NOT_IN_AN_EXAMPLE)
 async def test_a_fault_that_takes_a_case_of_its_own(fault: str) -> None:
-    assert await judged_by_wire(FAULTS[fault], server_with(fault), NOT_IN_AN_EXAMPLE[fault]) is not None
+    assert (
+        await judged_by_wire(FAULTS[fault], server_with(fault), NOT_IN_AN_EXAMPLE[fault], step_timeout=SHORT)
+        is not None
+    )
 
 
 SMALL = {
@@ -60,9 +67,10 @@ SMALL = {
 }
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", SMALL)
 async def test_what_shows_a_fault_is_as_small_as_can_be(fault: str) -> None:
-    broken = await searched(FAULTS[fault], server_with(fault))
+    broken = await searched(FAULTS[fault], server_with(fault), step_timeout=SHORT)
     assert broken is not None
     assert broken.case == SMALL[fault]
 

@@ -22,7 +22,7 @@ __all__ = ("WIRE_CHECKS", "example_of", "facts_at", "failing", "judged_by_wire",
 WIRE_CHECKS = tuple(
     name for name, check in CHECKS.items() if check.judge.__module__ in (wire.__name__, wire_sessions.__name__)
 )
-_LIMIT = 0.5
+_LIMIT = 5.0
 _SEARCH_LIMIT = 30.0
 
 
@@ -44,10 +44,13 @@ async def lab_at(
 
 
 async def judged_by_wire(
-    check: str, server: ScriptedServer, case: Any = None, *, facts: Facts | None = None
+    check: str, server: ScriptedServer, case: Any = None, *, facts: Facts | None = None, step_timeout: float = _LIMIT
 ) -> Evidence | None:
     """What the judge of *check* says of *case*, by default the check's example, on *server*, a fresh one."""
-    async with scripted_server(attrs.evolve(server)) as address, lab_at(address, facts=facts) as lab:
+    async with (
+        scripted_server(attrs.evolve(server)) as address,
+        lab_at(address, facts=facts, step_timeout=step_timeout) as lab,
+    ):
         return await CHECKS[check].judge(lab, example_of(check, lab.facts) if case is None else case)
 
 
@@ -60,17 +63,20 @@ def example_of(check: str, facts: Facts) -> Any:
     return ("step padding=5",) if check == "wire.large" else example(facts)
 
 
-async def searched(check: str, server: ScriptedServer, *, examples: int = 30, seed: int = 0) -> Broken | None:
-    """The smallest case that breaks *check* on *server*; ``None`` when none of *examples* does."""
-    async with scripted_server(attrs.evolve(server)) as address, lab_at(address) as lab:
-        return await search_at(lab, check, examples=examples, seed=seed)
+async def searched(check: str, server: ScriptedServer, *, step_timeout: float) -> Broken | None:
+    """The smallest case that breaks *check* on *server*; ``None`` when none of 30 does."""
+    async with (
+        scripted_server(attrs.evolve(server)) as address,
+        lab_at(address, step_timeout=step_timeout) as lab,
+    ):
+        return await search_at(lab, check, examples=30)
 
 
-async def search_at(lab: TargetLab, check: str, *, examples: int, seed: int = 0) -> Broken | None:
+async def search_at(lab: TargetLab, check: str, *, examples: int) -> Broken | None:
     """As :func:`searched`, on the target of *lab*."""
     search = Search(
         name=check,
-        settings=Settings(seed=seed),
+        settings=Settings(seed=0),
         attempt=lambda case: CHECKS[check].judge(lab, case),
         climbed=lab.take_climbed,
         on_broken=lambda case, evidence, shrinking: None,
@@ -81,7 +87,7 @@ async def search_at(lab: TargetLab, check: str, *, examples: int, seed: int = 0)
     return search.best
 
 
-async def failing(server: ScriptedServer) -> dict[str, str]:
+async def failing(server: ScriptedServer, *, step_timeout: float = _LIMIT) -> dict[str, str]:
     """The checks whose examples fail on *server*, with their signatures, less those that a failed one blocks."""
     async with scripted_server(attrs.evolve(server)) as address:
         facts = await facts_at(address)
@@ -89,6 +95,6 @@ async def failing(server: ScriptedServer) -> dict[str, str]:
     for check in WIRE_CHECKS:
         if found.keys() & set(CHECKS[check].after):
             continue
-        if (evidence := await judged_by_wire(check, server, facts=facts)) is not None:
+        if (evidence := await judged_by_wire(check, server, facts=facts, step_timeout=step_timeout)) is not None:
             found[check] = evidence.signature
     return {check: signature for check, signature in found.items() if not found.keys() & set(CHECKS[check].after)}
