@@ -220,7 +220,7 @@ def _blamed_on(trouble: Trouble, plan: SessionPlan) -> set[str]:
             return {"ModelRpcError INVALID_ARGUMENT"}
         case "reset" | "step", "hang":
             return {f"OperationTimeout env.{trouble.part} {limits[trouble.part]:g}"}
-        case "reset" | "step", "fail" | "crash":
+        case "reset" | "step", "fail" | "crash" | "die":
             return {f"EnvRpcError env.{trouble.part} {_code(trouble)}"}
         case "predict" | "predict_group", "fail" | "crash":
             return {f"ModelRpcError {_code(trouble)}"}
@@ -239,4 +239,4 @@ def _blamed_on(trouble: Trouble, plan: SessionPlan) -> set[str]:
 
 
 def _code(trouble: Trouble) -> str:
-    return trouble.code if trouble.kind == "fail" else "INTERNAL"
+    return "INTERNAL" if trouble.kind == "crash" else trouble.code

@@ -150,12 +150,15 @@ class Draw:
         """What goes wrong; where the session *recovers*, mostly operations of the env."""
         if not recovers:
             return self.any_troubles()
-        planted = [self.env_trouble(env.lanes) for _ in range(self.up_to(4))]
+        planted = [self.env_trouble(env.lanes, may_be_slow=not number) for number in range(self.up_to(4))]
         return (*planted, *(self.any_troubles() if self.up_to(5) == 1 else ()))
 
-    def env_trouble(self, lanes: int) -> Trouble:
-        """An operation of the env goes wrong a few times, or from some call on at every one of a lane."""
-        kind: TroubleKind = self.one("fail", "fail", "crash", "hang", "slow")
+    def env_trouble(self, lanes: int, *, may_be_slow: bool) -> Trouble:
+        """An operation of the env goes wrong a few times, or from some call on at every one of a lane.
+
+        Of those that only make it slow there must not be so many that they exceed a limit together.
+        """
+        kind: TroubleKind = self.one("fail", "fail", "crash", "die", "hang", "slow" if may_be_slow else "fail")
         lasting = self.up_to(5) == 1
         return Trouble(
             part=self.one("reset", "step", "step"),

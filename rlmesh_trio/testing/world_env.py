@@ -1,7 +1,7 @@
 """The env of a simulated world: it answers as planned, and notes each breach of its rules."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 
 import attrs
@@ -11,7 +11,7 @@ from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError
 from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaves, Metadata, ResetRequest, StepTarget
 from rlmesh_trio.spec import TRIAL_INDEX_OPTION
 from rlmesh_trio.testing.scripted import pause
-from rlmesh_trio.testing.world_mishaps import Call, Line, Mishaps, depart
+from rlmesh_trio.testing.world_mishaps import Call, Died, Line, Mishaps, depart
 from rlmesh_trio.testing.world_plan import EnvPlan, Reconnects
 from rlmesh_trio.testing.world_toy import Draws, Toy, ToyAction, ToyObservation
 
@@ -77,13 +77,13 @@ class SimulatedEnv:
         """Start the named episodes."""
         named = self._named(request.env_indices, request.episode_ids)
         with self._called("reset", named), _Occupied(named):
-            return await self._line.carry(lambda: self._reset(request, named))
+            return await self._line.carry(lambda: self._alive(self._reset(request, named)))
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
         """Step the named lanes."""
         named = self._named(target.env_indices, target.episode_ids)
         with self._called("step", named), _Occupied(named):
-            return await self._line.carry(lambda: self._step(action, named))
+            return await self._line.carry(lambda: self._alive(self._step(action, named)))
 
     async def close(self) -> None:
         """Count the call."""
@@ -104,6 +104,13 @@ class SimulatedEnv:
             if lane.busy:
                 self.breaches.append(f"lane {lane.index} is asked twice at once")
         return list(zip(lanes, episode_ids, strict=False))
+
+    async def _alive(self, answer: Awaitable[EnvReply]) -> EnvReply:
+        try:
+            return await answer
+        except Died:
+            self._line.lose()
+            raise
 
     async def _close(self) -> None:
         await trio.lowlevel.checkpoint()

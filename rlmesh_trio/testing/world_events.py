@@ -183,6 +183,8 @@ def _steps(outcome: Outcome, events: list[Event]) -> Iterator[str]:
         ("StepCompleted", "EpisodeStarted"),
         ("retry", "EpisodeStarted"),
     }
+    if not outcome.world.owns_resets:  # What restarts a lane may fail although no episode is left to begin.
+        follows |= {("ObservationEmitted", "EpisodeStarted"), ("ActionReceived", "EpisodeStarted")}
     for lane, kinds in groups.items():
         for pair in set(pairwise(kinds)) - follows:
             if pair[1] not in ("retry", "quarantine"):

@@ -15,7 +15,7 @@ from rlmesh_trio.testing.faults import Action, Delay, Fail, Hang, Wrong
 from rlmesh_trio.testing.scripted import pause
 from rlmesh_trio.testing.world_plan import SLOW, Delays, Trouble
 
-__all__ = ("Call", "Line", "Mishaps", "Struck", "depart")
+__all__ = ("Call", "Died", "Line", "Mishaps", "Struck", "depart")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,6 +74,18 @@ class _Crash(Action):
         raise RuntimeError("scripted crash")
 
 
+class Died(EndpointError):
+    """The failure of a peer that is lost with it."""
+
+
+@attrs.frozen
+class _Die(Action):
+    code: str
+
+    async def before(self) -> None:
+        raise Died(self.code, "scripted death")
+
+
 class _Late(Action):
     """Does when the operation is done what *action* would do before."""
 
@@ -128,6 +140,8 @@ def _action(trouble: Trouble) -> Action:
             return Fail(trouble.code)
         case "crash":
             return _Crash()
+        case "die":
+            return _Die(trouble.code)
         case "hang":
             return Hang()
         case "slow":
@@ -139,17 +153,24 @@ def _action(trouble: Trouble) -> Action:
 class Line:
     """The connection to one peer: messages take time each way, and it is lost when operations *lost_at* are sent.
 
-    ``losses`` are when. What is under way then, and comes later, fails until the line is mended.
+    ``losses`` are when. What is under way then, and comes later, fails until the line is mended. Only a line that
+    *breaks* can be lost.
     """
 
-    def __init__(self, delays: Delays, lost_at: Collection[int], source: random.Random) -> None:
+    def __init__(self, delays: Delays, lost_at: Collection[int], source: random.Random, *, breaks: bool) -> None:
         self._delays = delays
         self._lost_at = lost_at
+        self._breaks = breaks
         self._source = source
         self._carried = 0
         self._under_way: dict[int, trio.CancelScope] = {}
         self.is_lost = False
         self.losses: list[float] = []
+
+    def lose(self) -> None:
+        """The connection is lost now."""
+        self.losses.append(trio.current_time())
+        self.hang_up()
 
     def hang_up(self) -> None:
         """Whatever is under way is lost."""
@@ -165,11 +186,12 @@ class Line:
         """Send a request, let the peer answer by *call*, and bring the answer back."""
         self._carried = number = self._carried + 1
         if number in self._lost_at:
-            self.losses.append(trio.current_time())
-            self.hang_up()
+            self.lose()
         if self.is_lost:
             await trio.lowlevel.checkpoint()
             raise _lost()
+        if not self._breaks:
+            return await self._exchange(call)
         with trio.CancelScope() as self._under_way[number]:
             try:
                 return await self._exchange(call)

@@ -33,6 +33,7 @@ SchedulerName = Literal["eager", "lowest", "together", "never", "unruly", "full"
 TroubleKind = Literal[
     "fail",
     "crash",
+    "die",
     "hang",
     "slow",
     "misshapen_observation",
@@ -141,9 +142,9 @@ class SessionPlan:
     episode_seeds: tuple[int, ...] = ()
     trial_base: int | None = None
     prefetch_lead: int = 0
-    reset_limit: float = 9.0
-    step_limit: float = 7.0
-    predict_limit: float = 8.0
+    reset_limit: float = 11.0
+    step_limit: float = 9.0
+    predict_limit: float = 10.0
     close_limit: float = 2.0
     connect_limit: float = 12.0
     window: float = 0.0
@@ -165,9 +166,9 @@ class Trouble:
     """Something goes wrong at ``times`` calls (``None``: at every one) of ``part``, from the ``call``-th (from 1) on.
 
     ``part`` is an operation of the env (``reset``, ``step``, ``close``) or of the model (``predict``,
-    ``predict_group``, ``evict``, ``release``), the name of a hook, or ``scheduler``. ``code`` is what a ``fail`` of a
-    peer carries. Of resets and steps those alone may count that name a ``lane``, and a trouble that comes ``late``
-    leaves the operation done before it fails, crashes or hangs.
+    ``predict_group``, ``evict``, ``release``), the name of a hook, or ``scheduler``. ``code`` is what a peer carries
+    that is to ``fail`` or ``die``; the env that dies loses its connection. Of resets and steps those alone may count
+    that name a ``lane``, and a trouble that comes ``late`` leaves the operation done before it goes wrong.
     """
 
     part: str
@@ -203,10 +204,11 @@ NOTICES: Final = (
 TRANSFORMS: Final = ("transform_observation", "transform_action")
 SLOW: Final = 2.0
 KINDS: Final[dict[str, tuple[TroubleKind, ...]]] = {
-    "reset": ("fail", "crash", "hang", "slow", "misshapen_observation", "no_observation"),
+    "reset": ("fail", "crash", "die", "hang", "slow", "misshapen_observation", "no_observation"),
     "step": (
         "fail",
         "crash",
+        "die",
         "hang",
         "slow",
         "misshapen_observation",

@@ -119,6 +119,7 @@ def _causes(outcome: Outcome, incidents: Sequence[Incident]) -> Iterator[str]:
         by_id[incident.episode_id].append(incident)
     following: dict[int, Call] = {}
     own: set[str] = set()
+    stood_up = [call.ended for call in outcome.env.calls if call.part == "reconnect" and call.result == "answered"]
     for call in reversed(calls):
         later = [following[lane] for lane in call.lanes if lane in following]
         following.update(dict.fromkeys(call.lanes, call))
@@ -136,6 +137,11 @@ def _causes(outcome: Outcome, incidents: Sequence[Incident]) -> Iterator[str]:
             soonest = call.ended + _pause(incident.attempt - 1) - EPSILON
             if incident.kind == "retry" and len(call.lanes) == 1 and later and later[0].started < soonest:
                 yield f"{later[0]} follows {call} too soon for {incident}"
+        for after in later:
+            is_aftermath = after.part == "reset" and failure_of(outcome, after) == "lost"
+            is_aftermath &= not any(call.ended - EPSILON < at < after.started + EPSILON for at in stood_up)
+            if is_aftermath and any(map(by_id.get, after.episode_ids)):
+                yield f"{after} counts as a failure of its own, though {call} had cost the connection"
     stood_again = 0
     lost: Counter[int | None] = Counter()
     for incident in incidents:

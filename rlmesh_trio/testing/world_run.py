@@ -92,8 +92,10 @@ def run_world(world: World) -> Outcome:
     source = random.Random(world.seed)
     mishaps = Mishaps(world.troubles)
     network, plan = world.network, world.session
-    env_line = Line(network.env, network.env_lost_at, source)
-    model_line = Line(network.model, (network.model_lost_at or 0,), source)
+    breaks = bool(network.env_lost_at or network.reconnects or any(trouble.kind == "die" for trouble in world.troubles))
+    env_line = Line(network.env, network.env_lost_at, source, breaks=breaks)
+    lost_at = () if network.model_lost_at is None else (network.model_lost_at,)
+    model_line = Line(network.model, lost_at, source, breaks=bool(lost_at))
     if network.reconnects is None:
         env = SimulatedEnv(world.env, env_line, mishaps, source)
     else:

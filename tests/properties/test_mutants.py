@@ -99,7 +99,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "there is no pause between attempts": (recoveries, "_FIRST_PAUSE", 0.0),
     "a lane that was taken out stays": (Crew, "take_out", lane_stays),
     "lanes play on when the connection is lost": (Crew, "interrupt", nothing),
-    "reconnects are tried without a pause": (reconnecting, "_FIRST_PAUSE", 0.0),
+    "reconnects are tried too soon": (reconnecting, "_FIRST_PAUSE", 0.01),
     "an incident is not told": (Incidents, "add", noted_and_not_told),
 }
 

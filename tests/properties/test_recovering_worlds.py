@@ -10,7 +10,16 @@ from rlmesh_trio.testing.world_checks import violations
 from rlmesh_trio.testing.world_draw import Draw
 from rlmesh_trio.testing.world_expected import expected
 from rlmesh_trio.testing.world_facts import left_report
-from rlmesh_trio.testing.world_plan import Autoreset, EnvPlan, ModelPlan, NetworkPlan, Reconnects, SessionPlan, Trouble
+from rlmesh_trio.testing.world_plan import (
+    Autoreset,
+    Delays,
+    EnvPlan,
+    ModelPlan,
+    NetworkPlan,
+    Reconnects,
+    SessionPlan,
+    Trouble,
+)
 from rlmesh_trio.testing.world_run import Outcome
 
 EPISODES = 9
@@ -63,7 +72,7 @@ def test_with_enough_attempts_no_episode_changes(kind: str) -> None:
     for seed in range(30):
         draw = Draw(seed)
         world = seeded(draw, kind, RETRY)
-        passing = [draw.env_trouble(world.env.lanes) for _ in range(draw.up_to(5))]
+        passing = [draw.env_trouble(world.env.lanes, may_be_slow=False) for _ in range(draw.up_to(5))]
         troubles = [attrs.evolve(trouble, times=trouble.times or 3) for trouble in passing]
         outcome = play(attrs.evolve(world, troubles=tuple(troubles)))
         assert outcome.report is not None, outcome.error
@@ -110,6 +119,18 @@ def test_a_lane_that_had_finished_starts_again_without_its_old_plan(lead: int) -
         troubles=(Trouble("step", "hang", lane=0),),
     )
     assert play(world).error is None
+
+
+def test_a_lane_between_two_attempts_waits_for_a_reconnect() -> None:
+    world = World(
+        env=EnvPlan("lanes", lanes=2, step=Delays((0.0625,))),
+        network=NetworkPlan(env_lost_at=(5,), reconnects=Reconnects(Delays((0.5,)))),
+        session=SessionPlan(budget=2, on_env_error=RETRY),
+        troubles=(Trouble("step", "fail", lane=0),),
+    )
+    outcome = play(world)
+    assert outcome.report is not None
+    assert [incident.kind for incident in outcome.report.incidents] == ["retry", "reconnect", "retry"]
 
 
 def test_a_connection_that_never_comes_back_ends_it() -> None:

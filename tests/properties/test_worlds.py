@@ -15,7 +15,7 @@ from rlmesh_trio.testing.world_facts import heard, is_calm, left_report, signatu
 from rlmesh_trio.testing.world_hooks import PATIENT, PLANS
 from rlmesh_trio.testing.world_run import Outcome
 
-WORLDS = 2400
+WORLDS = 2000
 BLOCK = 200
 
 
