@@ -201,16 +201,15 @@ class TargetLab:
         if source is None:
             raise ValueError(f"{self._target.name} cannot be opened in this process")
         maker = env_makers(source, 1)[0]
-        if maker.holds_env:
-            await self.leave()
 
         def asked() -> T:
             env = maker()
             try:
                 return ask(env)
             finally:
-                with suppress(Exception):
-                    env.close()
+                if not maker.holds_env:
+                    with suppress(Exception):
+                        env.close()
 
         with trio.fail_after(_OPS_ASKED * self._step_timeout):
             return await trio.to_thread.run_sync(asked, abandon_on_cancel=True)

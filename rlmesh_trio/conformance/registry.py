@@ -117,8 +117,9 @@ class Lab(Protocol):
     async def ask_local(self, ask: Callable[[AnyEnv], T]) -> T:
         """Make the env of one lane in a thread of this process, call *ask* with it there, and close it.
 
-        A target that is an env already gives that one. Raises :exc:`~rlmesh_trio.errors.ConnectError` when it cannot be
-        made, :exc:`trio.TooSlowError` when all this takes as long as ten operations may.
+        A target that is an env already gives that one, and keeps it. Raises
+        :exc:`~rlmesh_trio.errors.ConnectError` when it cannot be made, :exc:`trio.TooSlowError` when all this takes as
+        long as ten operations may.
         """
         ...
 

@@ -9,11 +9,13 @@ import pytest
 import trio
 from gymnasium.vector import SyncVectorEnv
 
+from rlmesh_trio.conformance.python_env import returned_values
 from rlmesh_trio.conformance.registry import CHECKS
 from tests.conformance.complaints import complaints_about
 from tests.conformance.labs import broken_by, judged, lab_on
+from tests.conformance.making import facts_for
 from tests.conformance.planted import py as planted
-from tests.conformance.planted.space import OddButRight, Slide, Stepped
+from tests.conformance.planted.space import OddButRight, OneStep, Slide, Stepped
 from tests.conformance.test_checks_space import UPWARDS
 
 Made = Callable[[], gymnasium.Env[Any, Any]]
@@ -112,6 +114,11 @@ async def test_a_running_server_is_not_opened() -> None:
     async with lab_on(Slide, local=False, factory=False) as lab:
         skips = {check.applies(lab.facts) for check in CHECKS.values() if check.family == "py"}
     assert skips == {"needs a factory or a gymnasium id: the env of a running server is not opened here"}
+
+
+def test_an_env_is_not_stepped_past_its_end() -> None:
+    asked = [returned.op for returned in returned_values(OneStep(), UPWARDS, facts_for(actions=OneStep.action_space))]
+    assert asked == [0, 1]
 
 
 async def test_an_env_that_exists_already_is_asked_itself() -> None:

@@ -5,19 +5,24 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from rlmesh_trio.conformance.near_members import slipped_example
+from rlmesh_trio.conformance.registry import CHECKS
 from rlmesh_trio.conformance.rows import row_of
 from rlmesh_trio.conformance.scripts import Reset, Script, Step
 from rlmesh_trio.conformance.targets import LocalTarget
 from rlmesh_trio.conformance.verdicts import Evidence
 from rlmesh_trio.spaces import space_from_gymnasium
-from tests.conformance.complaints import complaints, complaints_about
+from tests.conformance.complaints import complaints, complaints_about, lab_of
 from tests.conformance.family_runs import found
 from tests.conformance.labs import broken_by, judged
+from tests.conformance.making import facts_for
 from tests.conformance.planted import space as planted
 from tests.conformance.scripted_env import ScriptedTarget
 
+PUSHES_OF_TWO = spaces.Box(-1, 1, (2,), np.float32)
 PUSHES = space_from_gymnasium(planted.Slide.action_space)
 UP, STILL = (row_of(PUSHES, np.array([push], np.float32)) for push in (1, 0))
 UPWARDS = Script(1, (Reset((0,)), *[Step((UP,))] * 6))
@@ -157,3 +162,47 @@ async def test_answers_of_another_size(fault: str, relation: str) -> None:
     findings = await complaints(ScriptedTarget(planted.Garbled(fault)))
     assert {id: told(evidence) for id, evidence in findings.items()} == {"space.obs-structure": relation}
     assert findings["space.obs-structure"].blame == "server"
+
+
+async def test_a_range_is_for_the_env_to_refuse_as_well() -> None:
+    assert await complaints(ScriptedTarget(planted.Silent(raises=True))) == {}
+
+
+async def test_a_server_warns_in_every_session() -> None:
+    once, again = planted.Silent(warns=True), planted.Silent(warns=True)
+    case = slipped_example(facts_for(actions=PUSHES_OF_TWO))
+    async with lab_of(ScriptedTarget(once, again, planted.Silent())) as lab:
+        evidence = await CHECKS["space.nonmember-refused"].judge(lab, case)
+    assert evidence is not None
+    assert told(evidence) == "box range passed on without a warning (should)"
+    async with lab_of(ScriptedTarget(planted.Silent(warns=True))) as lab:
+        assert await CHECKS["space.nonmember-refused"].judge(lab, case) is None
+
+
+async def test_a_late_answer_is_for_others_to_tell() -> None:
+    assert await complaints(ScriptedTarget(planted.Served("late"))) == {}
+
+
+async def test_what_is_not_refused_does_no_harm_by_a_refusal() -> None:
+    async with lab_of(ScriptedTarget(planted.Served("takes"))) as lab:
+        check = CHECKS["space.refusal-harmless"]
+        assert check.example is not None
+        assert await check.judge(lab, check.example(lab.facts)) is None
+
+
+@pytest.mark.parametrize(
+    ("space", "leaf", "check", "relation"),
+    [
+        (spaces.Discrete(3), np.int64(7), "space.obs-contained", "obs high"),
+        (spaces.MultiBinary(2), np.array([0, 2], np.int8), "space.obs-contained", "obs high"),
+        (spaces.Box(-1, 1, (2,)), np.array([0, np.nan], np.float32), "space.obs-no-nan", "obs nan"),
+        (spaces.Box(-1, 1, (2,)), np.array([-2, np.nan], np.float32), "space.obs-contained", "obs low (should)"),
+    ],
+)
+async def test_what_a_server_does_not_check_is_judged_here(
+    space: spaces.Space[Any], leaf: Any, check: str, relation: str
+) -> None:
+    """Bounds are declared a matter of warning, which only those of a Box and a Text can be."""
+    findings = await complaints(ScriptedTarget(planted.Sends(space, leaf.tobytes())), bounds="warn")
+    assert told(findings.pop(check)) == relation
+    assert set(findings) <= {"space.obs-no-nan"}

@@ -47,7 +47,8 @@ async def test_a_fault_fails_its_check_alone(
 
 @pytest.mark.parametrize("lanes", [1, 2])
 @pytest.mark.parametrize(
-    "env", [planted.Masked, planted.EndsWithNothingAllowed, planted.MaskObserved, planted.OtherMask]
+    "env",
+    [planted.Masked, planted.EndsWithNothingAllowed, planted.MaskGone, planted.MaskObserved, planted.OtherMask],
 )
 async def test_what_is_odd_is_no_fault(env: type[gymnasium.Env[Any, Any]], lanes: int) -> None:
     script = moving(STAY, LEFT, RIGHT, LEFT, STAY, LEFT, lanes=lanes)
@@ -71,6 +72,14 @@ async def test_lanes_follow_their_own_masks() -> None:
     assert evidence is not None
     assert evidence.lines[0] == "step 2 lane 0  action_mask = 000"
     assert evidence.first == (2, 0)
+
+
+async def test_a_lane_goes_on_where_another_may_not() -> None:
+    case = Script(2, (Reset((0, 1)), *[Step((LEFT, RIGHT))] * 2))
+    evidence = await judged("value.mask-honest", planted.AllowsNothing, case, lanes=2, told={"action_mask": True})
+    assert evidence is not None
+    assert evidence.lines[0] == "step 2 lane 0  action_mask = 000"
+    assert evidence.traces[0].script.ops[1:] == (Step((LEFT,), (0,)),) * 2
 
 
 async def test_an_allowed_action_that_is_refused_is_the_masks_fault_too() -> None:

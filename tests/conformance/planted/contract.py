@@ -20,6 +20,8 @@ from tests.transport.fake_server import FakeStream
 EDITION = "2026.06"
 
 HANDSHAKES = {
+    "incompatible with itself": ("contract.handshake", "the server's own generation is called incompatible"),
+    "no contract": ("contract.handshake", "there is no env_contract"),
     "busy": ("contract.handshake", "the handshake is not answered"),
     "the same edition twice": ("contract.handshake", "an edition is offered twice"),
     "an edition without a name": ("contract.handshake", "an edition without a name is offered"),
@@ -89,7 +91,8 @@ class Handshaker(ScriptedServer):
         elif foreign and self.manners == "refuses by status":
             await stream.refuse(3, "another generation")
         else:
-            await stream.send(self._answer(foreign and self.manners != "welcomes all"))
+            refused = self.manners == "incompatible with itself" if not foreign else self.manners != "welcomes all"
+            await stream.send(self._answer(refused))
             await stream.end()
 
     def _answer(self, refused: bool) -> bytes:
@@ -102,7 +105,7 @@ class Handshaker(ScriptedServer):
         if refused and self.manners != "gives no reason":
             base.error_message = "another generation"
         reply = pb.HandshakeResponse(base=present(base))
-        withheld = refused or (self.manners == "closes up" and any(self._clocks))
+        withheld = refused or self.manners == "no contract" or (self.manners == "closes up" and any(self._clocks))
         return bytes(reply) if withheld else bytes(relay_field(reply, "env_contract", self._declared()))
 
     def _declared(self) -> bytes:

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlmesh_trio.contract import AutoresetMode
+from rlmesh_trio.contract import AutoresetMode, EnvContract
 from rlmesh_trio.errors import EndpointError, SpaceError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.spaces import codec_for, contract_from_gymnasium
@@ -202,8 +202,8 @@ class Forbidding(Slide):
 class Served(ScriptedEnv):
     """A server of one counting lane that checks actions; *fault* says what it does instead of refusing one.
 
-    ``takes``: it steps. ``silent``: it steps, as one without a policy would. ``internal``: it gives ``INTERNAL``.
-    ``fatal``: it gives an ``INVALID_ACTION`` that ends the session. ``steps first``: it refuses what it has done.
+    ``takes``: it steps. ``internal``: it gives ``INTERNAL``. ``late``: it gives ``TIMEOUT``. ``fatal``: it gives an
+    ``INVALID_ACTION`` that ends the session. ``steps first``: it refuses what it has done.
     """
 
     def __init__(self, fault: str = "") -> None:
@@ -226,7 +226,7 @@ class Served(ScriptedEnv):
         except SpaceError as wrong:
             self.steps += self.fault == "steps first"
             if self.fault != "takes":
-                code = "INTERNAL" if self.fault == "internal" else "INVALID_ACTION"
+                code = {"internal": "INTERNAL", "late": "TIMEOUT"}.get(self.fault, "INVALID_ACTION")
                 raise EndpointError(code, str(wrong), self.fault not in ("internal", "fatal")) from wrong
         self.steps += 1
         return EnvReply(self._seen(), {}, (1.0,), bytes(1), bytes(1))
@@ -252,25 +252,51 @@ class Garbled(Served):
         return reply
 
 
-class Silent(ScriptedEnv):
-    """A server that refuses NaN, and takes everything else without a word."""
+def declaring(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> EnvContract:
+    """The contract of one lane with these spaces."""
+    return contract_from_gymnasium(
+        observations,
+        actions,
+        env_id="Declared-v0",
+        metadata={},
+        num_envs=1,
+        autoreset_mode=AutoresetMode.DISABLED,
+        render_mode="",
+    )
 
-    def __init__(self) -> None:
-        contract = contract_from_gymnasium(
-            Counting.observation_space,
-            spaces.Box(-1, 1, (2,), np.float32),
-            env_id="Silent-v0",
-            metadata={},
-            num_envs=1,
-            autoreset_mode=AutoresetMode.DISABLED,
-            render_mode="",
-        )
+
+class Silent(ScriptedEnv):
+    """A server that refuses NaN, and takes everything else; it *warns* of it, or its env *raises*, or neither."""
+
+    def __init__(self, *, warns: bool = False, raises: bool = False) -> None:
+        contract = declaring(Counting.observation_space, spaces.Box(-1, 1, (2,), np.float32))
         super().__init__(self._answer, contract, subset_step=True)
+        self.warns, self.raises = warns, raises
 
     async def _answer(self, request: ResetRequest | StepTarget) -> EnvReply:
         return ok(steps=isinstance(request, StepTarget))
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
-        if np.isnan(np.frombuffer(action[0], np.float32)).any():
+        values = np.frombuffer(action[0], np.float32)
+        if np.isnan(values).any():
             raise EndpointError("INVALID_ACTION", "NaN", True)
-        return await super().step(action, target)
+        reply = await super().step(action, target)
+        if abs(values).max() > 1:
+            if self.raises:
+                raise EndpointError("INTERNAL", "step failed: AssertionError: out of range")
+            if self.warns:
+                reply.infos = {"rlmesh.conformance.warning": [{"kind": "action", "path": "/", "detail": "too large"}]}
+        return reply
+
+
+class Sends(ScriptedEnv):
+    """A server that observes *leaf* whatever happens, and checks nothing."""
+
+    def __init__(self, observations: spaces.Space[Any], leaf: bytes) -> None:
+        super().__init__(self._answer, declaring(observations, spaces.MultiBinary(2)), subset_step=True)
+        self.leaf = leaf
+
+    async def _answer(self, request: ResetRequest | StepTarget) -> EnvReply:
+        reply = ok(steps=isinstance(request, StepTarget))
+        reply.observation = [self.leaf]
+        return reply

@@ -96,6 +96,18 @@ class EndsWithNothingAllowed(Masked):
         return super().mask() if self.t < self.length else np.zeros(3, np.int8)
 
 
+class MaskGone(Masked):
+    """Has no mask when its episode is over, and then an empty one."""
+
+    length = 3
+
+    def accepts(self, action: int) -> bool:
+        return True
+
+    def infos(self) -> Infos:
+        return {} if self.t == self.length else {"action_mask": np.full(3, self.t < self.length, np.int8)}
+
+
 class MaskObserved(Masked):
     """Shows its mask in the observation."""
 
