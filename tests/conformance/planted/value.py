@@ -97,9 +97,13 @@ class EndsWithNothingAllowed(Masked):
 
 
 class MaskGone(Masked):
-    """Has no mask when its episode is over, and then an empty one."""
+    """Has no mask when its episode is over, and then an empty one, and no flags."""
 
     length = 3
+
+    def step(self, action: Any) -> Stepped:
+        observation, reward, _, truncated, infos = super().step(action)
+        return observation, reward, self.t == self.length, truncated, infos
 
     def accepts(self, action: int) -> bool:
         return True
