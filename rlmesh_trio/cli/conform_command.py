@@ -20,7 +20,6 @@ from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.parameters import duration, token_option
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.errors import SessionError
-from rlmesh_trio.observers.extras import load_extra
 
 if TYPE_CHECKING:
     from rlmesh_trio.conformance.outcome import Outcome
@@ -133,7 +132,6 @@ def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, d
     reporting = reporting_from(options)
     settings = settings_from(options)
     try:
-        load_extra("hypothesis", extra="conform", wanted_by="conform")
         with shown_messages(quiet=False, debug=debug):
             from rlmesh_trio.conformance.catalogue import load_checks, refuse_unknown
 
