@@ -51,7 +51,7 @@ def _complaints(value: Any, schema: dict[str, Any], path: str, known: dict[str, 
             case "anyOf":
                 if all(list(_complaints(value, choice, path, known)) for choice in rule):
                     yield f"{path} is {value!r}, which no choice admits"
-            case "required" | "properties" | "additionalProperties" if not isinstance(value, dict):
+            case "required" | "properties" | "additionalProperties" if not _is_of(value, "object"):
                 pass  # These say something of objects only.
             case "required":
                 yield from (f"{path} has no {name}" for name in rule if name not in value)
