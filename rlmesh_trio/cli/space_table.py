@@ -1,14 +1,14 @@
 """Spaces for people and for programs: one entry per leaf, with its path, kind, dtype, shape and what it admits."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlmesh_trio.spaces import OpenText
+from rlmesh_trio.spaces import OpenText, leaf_spaces
 from rlmesh_trio.spec import LeafSpec, ValueSpace
 
 __all__ = ("LeafRow", "leaf_rows")
@@ -34,20 +34,7 @@ class LeafRow:
 
 def leaf_rows(space: ValueSpace) -> list[LeafRow]:
     """The leaves of *space*, in wire order."""
-    return [_row(leaf, member) for leaf, member in zip(space.leaves, _members(space.space), strict=True)]
-
-
-def _members(space: gymnasium.Space[Any]) -> Iterator[gymnasium.Space[Any]]:
-    if isinstance(space, spaces.Dict):
-        children: Mapping[str, gymnasium.Space[Any]] = cast("Any", space).spaces
-        for child in children.values():
-            yield from _members(child)
-    elif isinstance(space, spaces.Tuple):
-        parts: Sequence[gymnasium.Space[Any]] = cast("Any", space).spaces
-        for part in parts:
-            yield from _members(part)
-    else:
-        yield space
+    return [_row(leaf, member) for leaf, member in leaf_spaces(space)]
 
 
 def _row(leaf: LeafSpec, space: gymnasium.Space[Any]) -> LeafRow:

@@ -12,10 +12,9 @@ from gymnasium import spaces
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from rlmesh_trio.conformance.rows import leaf_spaces
 from rlmesh_trio.conformance.scripts import Row
 from rlmesh_trio.contract import LeafSpec, ValueSpace
-from rlmesh_trio.spaces import OpenText
+from rlmesh_trio.spaces import OpenText, leaf_spaces
 from rlmesh_trio.spaces.slabs import Slab, array_dtype, slab_for
 
 __all__ = ("corner_rows", "rows")

@@ -1,19 +1,16 @@
 """Rows <-> values: one lane's value of a space as leaf bytes, as a member of the gymnasium space, and leaf by leaf."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from rlmesh_trio.conformance.scripts import Row
 from rlmesh_trio.contract import LeafSpec, ValueSpace
 from rlmesh_trio.spaces import codec_for
 from rlmesh_trio.spaces.slabs import array_dtype
 
-__all__ = ("leaf_name", "leaf_spaces", "leaf_value", "member_of", "row_of")
+__all__ = ("leaf_name", "leaf_value", "member_of", "row_of")
 
 _ONE_TEXT_HEADER = 16
 
@@ -26,24 +23,6 @@ def row_of(space: ValueSpace, member: Any) -> Row:
 def member_of(space: ValueSpace, row: Row) -> Any:
     """*row* as a member of the gymnasium space, not checked for membership. Raises :exc:`SpaceError`."""
     return codec_for(space).unpack_row(row, 1, 0)
-
-
-def leaf_spaces(space: ValueSpace) -> tuple[tuple[LeafSpec, gymnasium.Space[Any]], ...]:
-    """The fundamental spaces of *space*, in wire order, each with its layout."""
-    return tuple(zip(space.leaves, _fundamental(space.space), strict=True))
-
-
-def _fundamental(space: gymnasium.Space[Any]) -> Iterator[gymnasium.Space[Any]]:
-    if isinstance(space, spaces.Dict):
-        children: Mapping[str, gymnasium.Space[Any]] = cast("Any", space).spaces
-        for child in children.values():
-            yield from _fundamental(child)
-    elif isinstance(space, spaces.Tuple):
-        members: Sequence[gymnasium.Space[Any]] = cast("Any", space).spaces
-        for member in members:
-            yield from _fundamental(member)
-    else:
-        yield space
 
 
 def leaf_value(spec: LeafSpec, leaf: bytes) -> npt.NDArray[Any] | str | None:
