@@ -22,7 +22,7 @@ from rlmesh_trio.events import (
 )
 from rlmesh_trio.messages import Leaves
 
-__all__ = ("Hooks",)
+__all__ = ("Hooks", "overrides")
 
 
 class Hooks:
@@ -77,3 +77,8 @@ class Hooks:
 
     async def session_failed(self, event: SessionFailed) -> None:
         """Failure, last."""
+
+
+def overrides(hooks: Hooks, name: str) -> bool:
+    """Whether *hooks* has a method *name* of its own: an event whose method nobody overrides is never built."""
+    return getattr(getattr(hooks, name), "__func__", None) is not getattr(Hooks, name)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rlmesh_trio.engine.streams import EventQueue
 from rlmesh_trio.events import ActionReceived, Event, ObservationEmitted
-from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.hooks import Hooks, overrides
 from rlmesh_trio.messages import Leaves
 
 __all__ = ("Listeners",)
@@ -44,7 +44,7 @@ class Listeners:
         self._hooks: dict[str, Callable[[Any], Awaitable[Any]]] = {
             name: getattr(hooks, name)
             for name in (*_NOTICES, *_TRANSFORMS)
-            if hooks is not None and _overridden(hooks, name)
+            if hooks is not None and overrides(hooks, name)
         }
         self.session_started: _Notice | None = None
         self.episode_started: _Notice | None = None
@@ -122,10 +122,6 @@ class Listeners:
                     await queue.caught_up()
 
         return publish
-
-
-def _overridden(hooks: Hooks, name: str) -> bool:
-    return getattr(getattr(hooks, name), "__func__", None) is not getattr(Hooks, name)
 
 
 def _is_window(event: Event) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 import trio
 
-from rlmesh_trio.hooks import Hooks
+from rlmesh_trio.hooks import Hooks, overrides
 
 __all__ = ("HookGroup",)
 
@@ -27,15 +27,11 @@ class HookGroup(Hooks):
 
     def __init__(self, *members: Hooks) -> None:
         for name in (name for name in vars(Hooks) if not name.startswith("_")):
-            hooks: list[_Hook] = [getattr(member, name) for member in members if _overrides(member, name)]
+            hooks: list[_Hook] = [getattr(member, name) for member in members if overrides(member, name)]
             if name in _TRANSFORMED and hooks:
                 setattr(self, name, _chained(hooks, _TRANSFORMED[name]))
             elif hooks:
                 setattr(self, name, hooks[0] if len(hooks) == 1 else _each(name, hooks))
-
-
-def _overrides(member: Hooks, name: str) -> bool:
-    return getattr(getattr(member, name), "__func__", None) is not getattr(Hooks, name)
 
 
 def _each(name: str, hooks: Sequence[_Hook]) -> _Hook:
