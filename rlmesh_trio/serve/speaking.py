@@ -6,19 +6,19 @@ happens to its stream, and writes by the same pipes that a client's streams have
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from grpclib.config import Configuration
-from grpclib.protocol import EventsProcessor, H2Protocol
+from grpclib.protocol import AbstractHandler, H2Protocol
 from grpclib.server import Handler
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, Event, RemoteSettingsChanged, StreamEnded, StreamReset, WindowUpdated
+from h2.events import Event, StreamEnded, StreamReset
 from h2.exceptions import ProtocolError as H2Error
 
 from rlmesh_trio.transport.frames import FrameSplitter
 from rlmesh_trio.transport.link import Link
-from rlmesh_trio.transport.protocol import LinkConnection, begin_connection
+from rlmesh_trio.transport.protocol import LinkConnection, PayloadWatcher, WatchedEvents, begin_connection
 
 __all__ = ("CallWatcher", "ServerProtocol", "ServerSplitter")
 
@@ -55,16 +55,8 @@ class ServerSplitter(FrameSplitter):
             super().feed(data)
 
 
-class CallWatcher(Protocol):
+class CallWatcher(PayloadWatcher, Protocol):
     """Who is told what happens to one call's stream."""
-
-    def received(self, data: bytes) -> None:
-        """Payload that came through h2."""
-        ...
-
-    def writable(self) -> None:
-        """The client may take more than before."""
-        ...
 
     def half_closed(self) -> None:
         """The client asks for nothing more."""
@@ -131,36 +123,15 @@ class ServerProtocol(H2Protocol):
             self.connection.flush()
 
 
-class _Events(EventsProcessor):
-    def __init__(self, handler: Any, connection: LinkConnection, when_over: Callable[[], None]) -> None:
+class _Events(WatchedEvents[CallWatcher]):
+    def __init__(self, handler: AbstractHandler, connection: LinkConnection, when_over: Callable[[], None]) -> None:
         super().__init__(handler, connection)
         self._when_over = when_over
-        self.watchers: dict[int, CallWatcher] = {}
         self.closed = False
 
     def process(self, event: Event) -> None:
         if not self.closed and event.__class__ in self.processors:
             super().process(event)
-
-    def process_data_received(self, event: DataReceived) -> None:
-        watcher = self.watchers.get(event.stream_id)
-        if watcher is None:
-            super().process_data_received(event)
-        else:
-            self.connection.ack(event.stream_id, event.flow_controlled_length)
-            watcher.received(event.data)
-
-    def process_window_updated(self, event: WindowUpdated) -> None:
-        super().process_window_updated(event)
-        self._writable()
-
-    def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
-        super().process_remote_settings_changed(event)
-        self._writable()
-
-    def _writable(self) -> None:
-        for watcher in list(self.watchers.values()):
-            watcher.writable()
 
     def process_stream_ended(self, event: StreamEnded) -> None:
         super().process_stream_ended(event)

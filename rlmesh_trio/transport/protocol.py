@@ -6,12 +6,12 @@ replies still due; closing waits for unsent bytes; an HTTP/2 frame of an unknown
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import trio
 from grpclib.client import Handler
 from grpclib.config import Configuration
-from grpclib.protocol import Connection, EventsProcessor, H2Protocol, Stream
+from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol, Stream
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -31,7 +31,16 @@ from hyperframe.frame import Frame, GoAwayFrame
 from rlmesh_trio.transport.frames import MAX_FRAME_SIZE
 from rlmesh_trio.transport.link import Link
 
-__all__ = ("PROTOCOL_ERROR", "ClientProtocol", "LinkConnection", "StreamWatcher", "begin_connection", "keepalive")
+__all__ = (
+    "PROTOCOL_ERROR",
+    "ClientProtocol",
+    "LinkConnection",
+    "PayloadWatcher",
+    "StreamWatcher",
+    "WatchedEvents",
+    "begin_connection",
+    "keepalive",
+)
 
 PROTOCOL_ERROR = "protocol error: "
 
@@ -62,8 +71,8 @@ def begin_connection(h2: H2Connection) -> None:
 _CONFIGURATION = keepalive(30.0, 10.0)
 
 
-class StreamWatcher(Protocol):
-    """Who is told at once, beside grpclib, what happens to one stream."""
+class PayloadWatcher(Protocol):
+    """What every watcher of a stream is told, on either side of a connection."""
 
     def received(self, data: bytes) -> None:
         """Payload that came through h2."""
@@ -72,6 +81,10 @@ class StreamWatcher(Protocol):
     def writable(self) -> None:
         """The peer may take more than before."""
         ...
+
+
+class StreamWatcher(PayloadWatcher, Protocol):
+    """Who is told at once, beside grpclib, what happens to one stream."""
 
     def ended(self, trailers: Mapping[str, str]) -> None:
         """The peer has finished the stream."""
@@ -145,19 +158,20 @@ class LinkConnection(Connection):
         super().close()
 
 
-class _Events(EventsProcessor):
+Watcher = TypeVar("Watcher", bound=PayloadWatcher)
+
+
+class WatchedEvents(EventsProcessor, Generic[Watcher]):
+    """grpclib's events, but for the streams in ``watchers``: their payload goes to who watches them."""
+
     connection: LinkConnection
 
-    def __init__(self, handler: Handler, connection: LinkConnection) -> None:
+    def __init__(self, handler: AbstractHandler, connection: LinkConnection) -> None:
         super().__init__(handler, connection)
-        self.watchers: dict[int, StreamWatcher] = {}
-        self.closed_because: str | None = None
-
-    def process(self, event: Event) -> None:
-        if self.closed_because is None and event.__class__ in self.processors:
-            super().process(event)
+        self.watchers: dict[int, Watcher] = {}
 
     def process_data_received(self, event: DataReceived) -> None:
+        """Hand payload to its watcher, and its credit back; grpclib takes what nobody watches."""
         watcher = self.watchers.get(event.stream_id)
         if watcher is None:
             super().process_data_received(event)
@@ -166,16 +180,28 @@ class _Events(EventsProcessor):
             watcher.received(event.data)
 
     def process_window_updated(self, event: WindowUpdated) -> None:
+        """The peer takes more."""
         super().process_window_updated(event)
         self._writable()
 
     def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
+        """The peer may take more: its windows are among its settings."""
         super().process_remote_settings_changed(event)
         self._writable()
 
     def _writable(self) -> None:
-        for watcher in self.watchers.values():
+        for watcher in list(self.watchers.values()):
             watcher.writable()
+
+
+class _Events(WatchedEvents[StreamWatcher]):
+    def __init__(self, handler: Handler, connection: LinkConnection) -> None:
+        super().__init__(handler, connection)
+        self.closed_because: str | None = None
+
+    def process(self, event: Event) -> None:
+        if self.closed_because is None and event.__class__ in self.processors:
+            super().process(event)
 
     def process_stream_ended(self, event: StreamEnded) -> None:
         super().process_stream_ended(event)
