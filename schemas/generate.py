@@ -1,6 +1,6 @@
 """Generate from the .proto files what is made of them; `--check` only compares.
 
-That is `rlmesh_trio/wire/pb/`, `schemas/rlmesh.binpb`, and `rlmesh_trio/replay/schemas/`: a recording carries the
+That is `rlmesh_trio/wire/pb/`, `schemas/rlmesh.binpb`, and `rlmesh_trio/recording/schemas/`: a recording carries the
 schema of each of its channels, with what that message needs and nothing else.
 """
 
@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 SCHEMAS = Path(__file__).resolve().parent
 PACKAGE = SCHEMAS.parent / "rlmesh_trio" / "wire" / "pb"
 DESCRIPTORS = SCHEMAS / "rlmesh.binpb"
-CHANNELS = SCHEMAS.parent / "rlmesh_trio" / "replay" / "schemas"
+CHANNELS = SCHEMAS.parent / "rlmesh_trio" / "recording" / "schemas"
 RECORDED = ("Run", "Episode", "Tick", "Decision")
 
 

@@ -14,7 +14,7 @@ from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
 from rlmesh_trio.contract import AutoresetMode, EnvContract
 from rlmesh_trio.errors import EndpointError, SpaceError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
-from rlmesh_trio.replay import Header, RecordingWriter, machine_facts, open_recording
+from rlmesh_trio.recording import Header, RecordingWriter, machine_facts, open_recording
 from rlmesh_trio.spaces import codec_for
 
 __all__ = ("blob_in", "record_traces")
@@ -28,7 +28,7 @@ def record_traces(
 ) -> None:
     """Write the recording of *traces*, level ``full``, to *path*. Traces of another number of lanes are left out.
 
-    Raises :exc:`~rlmesh_trio.replay.RecordingError`, and ``MissingExtra`` without the extra ``mcap``.
+    Raises :exc:`~rlmesh_trio.recording.RecordingError`, and ``MissingExtra`` without the extra ``mcap``.
     """
     header = Header(contract=contract, settings={_CHECK: check, _BLOB: blob}, machine=machine_facts())
     with RecordingWriter(path, header, "full") as writer:
@@ -41,7 +41,8 @@ def record_traces(
 def blob_in(path: str | os.PathLike[str]) -> Blob:
     """The failing case that the recording at *path* is of.
 
-    Raises :exc:`~rlmesh_trio.replay.RecordingError` for a file that is none, :exc:`BlobError` for one of another kind.
+    Raises :exc:`~rlmesh_trio.recording.RecordingError` for a file that is none, and :exc:`BlobError` for one of another
+    kind.
     """
     with open_recording(path) as recording:
         told: Any = recording.header.settings.get(_BLOB)

@@ -13,7 +13,7 @@ from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.registry import CHECKS
 from rlmesh_trio.conformance.scripts import Reset, Script
 from rlmesh_trio.contract import EnvContract
-from rlmesh_trio.replay import Header, RecordingWriter
+from rlmesh_trio.recording import Header, RecordingWriter
 from tests.cli.program import Ran, run
 
 FAULTY = "tests.conformance.planted.seed:UnseededStart"

@@ -27,7 +27,7 @@ from rlmesh_trio.conformance.trace_recording import blob_in
 from rlmesh_trio.conformance.verdicts import Evidence, Finding
 from rlmesh_trio.endpoints.loading import load_object
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.replay import open_recording, verify
+from rlmesh_trio.recording import open_recording, verify
 
 ROOT = Path(__file__).parents[2]
 SEED = "tests.conformance.planted.seed"

@@ -21,7 +21,7 @@ from rlmesh_trio.conformance.traces import Answer, Trace
 from rlmesh_trio.conformance.verdicts import Evidence
 from rlmesh_trio.contract import AutoresetMode, ValueSpace
 from rlmesh_trio.messages import Metadata
-from rlmesh_trio.replay.digests import lane_infos
+from rlmesh_trio.recording.digests import lane_infos
 
 __all__ = ("final_lane", "final_obs", "same_info")
 

@@ -17,8 +17,7 @@ from rlmesh_trio.endpoints.local_env import open_local_env
 from rlmesh_trio.endpoints.local_model import open_local_model
 from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.errors import OperationTimeout
-from rlmesh_trio.recovery import Recovery
-from rlmesh_trio.replay import (
+from rlmesh_trio.recording import (
     Batch,
     Decision,
     Footer,
@@ -29,6 +28,7 @@ from rlmesh_trio.replay import (
     open_recording,
     verify,
 )
+from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.report import Report
 from rlmesh_trio.spec import Limits, SessionSpec
 from rlmesh_trio.testing import Fail, Fault, Hang, ScriptedEnv, ScriptedModel
@@ -211,7 +211,7 @@ async def test_a_disk_that_fills_up_fails_nothing(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rlmesh_trio.replay.mcap_file.McapFile.add", full)
+    monkeypatch.setattr("rlmesh_trio.recording.mcap_file.McapFile.add", full)
     with caplog.at_level(logging.WARNING, "rlmesh_trio"):
         report = await run_session(spec, recorder.wrap(ScriptedEnv(3)), ScriptedModel(), hooks=recorder.hooks)
     assert report.total_episodes == 3

@@ -10,8 +10,17 @@ from mcap.stream_reader import StreamReader
 
 from rlmesh_trio.messages import EnvReply, ResetRequest
 from rlmesh_trio.observers import MissingExtra
-from rlmesh_trio.replay import Batch, BatchRow, Header, Mishap, RecordingError, RecordingWriter, open_recording, verify
-from tests.replay.plays import Op, contract_of, episodes, record, recorded
+from rlmesh_trio.recording import (
+    Batch,
+    BatchRow,
+    Header,
+    Mishap,
+    RecordingError,
+    RecordingWriter,
+    open_recording,
+    verify,
+)
+from tests.recording.plays import Op, contract_of, episodes, record, recorded
 
 
 def messages(path: Path) -> list[tuple[str, int, Any]]:
@@ -121,7 +130,7 @@ def test_a_disk_that_fills_up_is_one_error(tmp_path: Path, monkeypatch: pytest.M
 
     def record_something() -> None:
         with RecordingWriter(tmp_path / "run.mcap", Header(contract=contract_of(1))) as writer:
-            monkeypatch.setattr("rlmesh_trio.replay.mcap_file.McapFile.flush", full)
+            monkeypatch.setattr("rlmesh_trio.recording.mcap_file.McapFile.flush", full)
             writer.flush()
 
     with pytest.raises(RecordingError, match="it cannot be written: No space left on device"):

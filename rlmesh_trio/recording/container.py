@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from rlmesh_trio.observers.extras import load_extra
-from rlmesh_trio.replay.errors import RecordingError
-from rlmesh_trio.replay.mcap_file import MCAP_MAGIC, Opcode
-from rlmesh_trio.replay.records import CHANNELS, PROFILE
+from rlmesh_trio.recording.errors import RecordingError
+from rlmesh_trio.recording.mcap_file import MCAP_MAGIC, Opcode
+from rlmesh_trio.recording.records import CHANNELS, PROFILE
 
 __all__ = ("Container", "Message", "Span")
 

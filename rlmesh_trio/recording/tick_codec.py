@@ -6,7 +6,7 @@ from typing import Final
 
 from rlmesh_trio.errors import EndpointError, ProtocolError
 from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Metadata
-from rlmesh_trio.replay.records import Tick
+from rlmesh_trio.recording.records import Tick
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.wire.fields import (
     READ_FAULTS,

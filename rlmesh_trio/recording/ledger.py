@@ -13,9 +13,9 @@ from typing import Final
 import attrs
 
 from rlmesh_trio.messages import EnvReply, Metadata
-from rlmesh_trio.replay.digests import Digester, lane_infos, sorted_infos
-from rlmesh_trio.replay.records import DIGEST_BYTES, EndKind, Episode, EpisodeEntry, Footer, Header, Kept, Tick
-from rlmesh_trio.replay.rows import lane_reset
+from rlmesh_trio.recording.digests import Digester, lane_infos, sorted_infos
+from rlmesh_trio.recording.records import DIGEST_BYTES, EndKind, Episode, EpisodeEntry, Footer, Header, Kept, Tick
+from rlmesh_trio.recording.rows import lane_reset
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.wire.metadata import encode_metadata
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlmesh_trio.observers.identity import run_facts
-from rlmesh_trio.replay.records import Header
+from rlmesh_trio.recording.records import Header
 from rlmesh_trio.spec import SessionSpec
 from rlmesh_trio.transport.handshake import PeerInfo
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply
-from rlmesh_trio.replay import (
+from rlmesh_trio.recording import (
     Decision,
     Episode,
     Header,
@@ -22,9 +22,9 @@ from rlmesh_trio.replay import (
     repair,
     verify,
 )
-from rlmesh_trio.replay.message_codec import encode_episode
-from rlmesh_trio.replay.tick_codec import encode_tick
-from tests.replay.plays import DICT, Op, contract_of, plays, record, recorded
+from rlmesh_trio.recording.message_codec import encode_episode
+from rlmesh_trio.recording.tick_codec import encode_tick
+from tests.recording.plays import DICT, Op, contract_of, plays, record, recorded
 
 LEVELS = st.sampled_from(["digest", "full", "ring=2"])
 

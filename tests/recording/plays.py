@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaf, Metadata, ResetRequest, StepTarget
-from rlmesh_trio.replay import Footer, Header, RecordingWriter
+from rlmesh_trio.recording import Footer, Header, RecordingWriter
 from rlmesh_trio.spaces import codec_for, contract_from_gymnasium
 from rlmesh_trio.spec import EnvContract, ValueSpace
 

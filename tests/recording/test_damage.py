@@ -13,10 +13,10 @@ import mcap.writer
 import pytest
 
 from rlmesh_trio.messages import EnvReply
-from rlmesh_trio.replay import Header, RecordingError, RecordingWriter, Tick, open_recording, repair, verify
-from rlmesh_trio.replay import message_codec as codec
-from rlmesh_trio.replay.reader import Entry
-from tests.replay.plays import contract_of, episodes, recorded
+from rlmesh_trio.recording import Header, RecordingError, RecordingWriter, Tick, open_recording, repair, verify
+from rlmesh_trio.recording import message_codec as codec
+from rlmesh_trio.recording.reader import Entry
+from tests.recording.plays import contract_of, episodes, recorded
 
 OPS = episodes(2, 6, 7)
 
@@ -165,9 +165,9 @@ def test_an_episode_that_is_not_what_its_ticks_amount_to_is_noticed(path: Path, 
 WRITE = """
 import sys
 from itertools import cycle
-from tests.replay.plays import contract_of, episodes, record
+from tests.recording.plays import contract_of, episodes, record
 from rlmesh_trio.messages import EnvReply
-from rlmesh_trio.replay import Header, RecordingWriter
+from rlmesh_trio.recording import Header, RecordingWriter
 writer = RecordingWriter(sys.argv[1], Header(contract=contract_of(2)), "full", chunk_ticks=16)
 for count, op in enumerate(cycle(episodes(2, 40, 7))):
     record(writer, op)

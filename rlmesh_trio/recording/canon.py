@@ -6,11 +6,11 @@ import attrs
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply
-from rlmesh_trio.replay.errors import RecordingError
-from rlmesh_trio.replay.reader import Recording, open_recording
-from rlmesh_trio.replay.records import EpisodeEntry, Footer, Header, Tick
-from rlmesh_trio.replay.rows import Row
-from rlmesh_trio.replay.writer import RecordingWriter
+from rlmesh_trio.recording.errors import RecordingError
+from rlmesh_trio.recording.reader import Recording, open_recording
+from rlmesh_trio.recording.records import EpisodeEntry, Footer, Header, Tick
+from rlmesh_trio.recording.rows import Row
+from rlmesh_trio.recording.writer import RecordingWriter
 
 __all__ = ("canon",)
 

@@ -5,10 +5,10 @@ import os
 import attrs
 
 from rlmesh_trio.errors import ProtocolError
-from rlmesh_trio.replay.errors import RecordingError
-from rlmesh_trio.replay.reader import Entry, Recording, follow, open_recording
-from rlmesh_trio.replay.records import Episode, Footer, Tick
-from rlmesh_trio.replay.writer import RecordingWriter
+from rlmesh_trio.recording.errors import RecordingError
+from rlmesh_trio.recording.reader import Entry, Recording, follow, open_recording
+from rlmesh_trio.recording.records import Episode, Footer, Tick
+from rlmesh_trio.recording.writer import RecordingWriter
 
 __all__ = ("Verification", "repair", "verify")
 

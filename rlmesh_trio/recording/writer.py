@@ -17,12 +17,12 @@ import attrs
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.observers.extras import load_extra
-from rlmesh_trio.replay.digests import Digester
-from rlmesh_trio.replay.errors import RecordingError
-from rlmesh_trio.replay.ledger import Ledger
-from rlmesh_trio.replay.mcap_file import McapFile
-from rlmesh_trio.replay.message_codec import encode_decision, encode_episode, encode_footer, encode_header
-from rlmesh_trio.replay.records import (
+from rlmesh_trio.recording.digests import Digester
+from rlmesh_trio.recording.errors import RecordingError
+from rlmesh_trio.recording.ledger import Ledger
+from rlmesh_trio.recording.mcap_file import McapFile
+from rlmesh_trio.recording.message_codec import encode_decision, encode_episode, encode_footer, encode_header
+from rlmesh_trio.recording.records import (
     CHANNELS,
     PROFILE,
     Batch,
@@ -35,7 +35,7 @@ from rlmesh_trio.replay.records import (
     Tick,
     parse_level,
 )
-from rlmesh_trio.replay.tick_codec import encode_tick
+from rlmesh_trio.recording.tick_codec import encode_tick
 
 __all__ = ("RecordingWriter",)
 
@@ -94,7 +94,7 @@ class RecordingWriter:
 
     def _begin(self) -> dict[str, int]:
         mcap = self._mcap
-        schemas = files("rlmesh_trio.replay") / "schemas"
+        schemas = files("rlmesh_trio.recording") / "schemas"
         channels: dict[str, int] = {}
         for topic, message in CHANNELS.items():
             described = (schemas / f"{message}.binpb").read_bytes()

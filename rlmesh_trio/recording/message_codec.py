@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from rlmesh_trio.errors import ProtocolError, SpaceError
 from rlmesh_trio.messages import Metadata
-from rlmesh_trio.replay.records import (
+from rlmesh_trio.recording.records import (
     FORMAT_VERSION,
     Batch,
     BatchRow,
@@ -21,7 +21,7 @@ from rlmesh_trio.replay.records import (
     Mishap,
     SeedRuleName,
 )
-from rlmesh_trio.replay.tick_codec import encode_infos
+from rlmesh_trio.recording.tick_codec import encode_infos
 from rlmesh_trio.spaces import contract_from_wire, contract_to_wire
 from rlmesh_trio.wire.fields import encode_int64, encode_varint, length_prefixed, read_uint32, skip_field
 from rlmesh_trio.wire.metadata import LazyMetadata

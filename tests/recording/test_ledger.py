@@ -7,8 +7,8 @@ import attrs
 import numpy as np
 import pytest
 
-from rlmesh_trio.replay import Episode, Header, canon, open_recording, verify
-from tests.replay.plays import Op, contract_of, episodes, recorded
+from rlmesh_trio.recording import Episode, Header, canon, open_recording, verify
+from tests.recording.plays import Op, contract_of, episodes, recorded
 
 SEEN = np.zeros(2, np.float32)
 OTHER = np.ones(2, np.float32)

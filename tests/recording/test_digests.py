@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmesh_trio.messages import Metadata
-from rlmesh_trio.replay import SESSION_ENTRIES, Digester
+from rlmesh_trio.recording import SESSION_ENTRIES, Digester
 from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
-from tests.replay.plays import DICT, INFOS, contract_of, leaves_of, row, space_of
+from tests.recording.plays import DICT, INFOS, contract_of, leaves_of, row, space_of
 
 CONTRACT = contract_of(3, DICT)
 DIGESTER = Digester(CONTRACT.observation_space, CONTRACT.action_space, ["score", "inner.seen"])

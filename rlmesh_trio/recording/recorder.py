@@ -26,9 +26,9 @@ from rlmesh_trio.messages import (
     ResetRequest,
     StepTarget,
 )
-from rlmesh_trio.replay.errors import RecordingError
-from rlmesh_trio.replay.records import Batch, BatchRow, Footer, Header, Mishap
-from rlmesh_trio.replay.writer import RecordingWriter
+from rlmesh_trio.recording.errors import RecordingError
+from rlmesh_trio.recording.records import Batch, BatchRow, Footer, Header, Mishap
+from rlmesh_trio.recording.writer import RecordingWriter
 
 __all__ = ("Recorder",)
 
@@ -59,9 +59,9 @@ class Recorder:
     ``recorder.wrap_model(model)`` the make-up of the model's batches is recorded too. Episodes that are not announced
     by the hooks stand outside the budget: their steps are recorded, and they are in no root.
 
-    *level* is as for :class:`~rlmesh_trio.replay.RecordingWriter`, which also says what raises here. Once the run has
-    begun a file that cannot be written fails nothing: the log tells, ``failure`` is why, and the file stays as it is.
-    What was recorded is on its way to the disk every 512 ticks or 2 seconds, and at once when a request has failed.
+    *level* is as for :class:`~rlmesh_trio.recording.RecordingWriter`, which also says what raises here. Once the run
+    has begun a file that cannot be written fails nothing: the log tells, ``failure`` is why, and the file stays as it
+    is. What was recorded is on its way to the disk every 512 ticks or 2 seconds, and at once when a request has failed.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: Header, level: str = "digest") -> None:

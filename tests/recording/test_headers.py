@@ -7,12 +7,12 @@ import attrs
 import pytest
 
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.replay import Header, header_of, machine_facts, open_recording
-from rlmesh_trio.replay.records import parse_level
+from rlmesh_trio.recording import Header, header_of, machine_facts, open_recording
+from rlmesh_trio.recording.records import parse_level
 from rlmesh_trio.spec import AutoresetMode, SessionSpec
 from rlmesh_trio.transport.handshake import PeerInfo
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
-from tests.replay.plays import contract_of, recorded
+from tests.recording.plays import contract_of, recorded
 
 
 def spec(**fields: Any) -> SessionSpec:

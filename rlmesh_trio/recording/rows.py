@@ -7,8 +7,8 @@ import attrs
 from rlmesh_trio.contract import TRIAL_INDEX_OPTION
 from rlmesh_trio.errors import EndpointError, ProtocolError
 from rlmesh_trio.messages import Leaves, Metadata, ResetRequest
-from rlmesh_trio.replay.digests import Digester, lane_infos
-from rlmesh_trio.replay.records import DIGEST_BYTES, EpisodeEntry, Tick
+from rlmesh_trio.recording.digests import Digester, lane_infos
+from rlmesh_trio.recording.records import DIGEST_BYTES, EpisodeEntry, Tick
 from rlmesh_trio.spaces.metadata import plain_metadata
 
 __all__ = ("Row", "lane_reset", "rows_of")
