@@ -14,9 +14,9 @@ from gymnasium import spaces
 
 from rlmesh_trio.conformance.infos import infos_of_lane
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.rows import leaf_value
 from rlmesh_trio.conformance.scripts import Row
 from rlmesh_trio.conformance.traces import Answer, Trace
+from rlmesh_trio.spaces.leaf_values import leaf_value
 
 __all__ = ("MASKS_SEEN", "Mask", "MaskReader")
 

@@ -14,14 +14,14 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from rlmesh_trio.conformance.bits import ABSENT, Spot, leaf_spot, value_spot
 from rlmesh_trio.conformance.infos import compared_infos, info_spot, infos_of_lane
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.rows import leaf_name
 from rlmesh_trio.conformance.scripts import Reset, Row, Script, Wait
 from rlmesh_trio.conformance.traces import Answer, Trace
 from rlmesh_trio.contract import AutoresetMode, LeafSpec
 from rlmesh_trio.messages import EpisodeRecord
+from rlmesh_trio.spaces.bits import ABSENT, Spot, leaf_spot, value_spot
+from rlmesh_trio.spaces.leaf_values import leaf_name
 
 __all__ = ("Difference", "Part", "first_difference", "is_ignored", "lane_fingerprint", "without")
 
@@ -38,7 +38,7 @@ class Difference:
 
     ``ops`` are places in the two scripts, ``lanes`` the lanes compared. ``path`` names what differs, as in
     ``obs.velocity``, ``reward`` or ``record.step_count``. ``index``, ``values``, ``bits`` and ``ulps`` are those of a
-    :class:`~rlmesh_trio.conformance.bits.Spot`.
+    :class:`~rlmesh_trio.spaces.bits.Spot`.
     """
 
     part: Part

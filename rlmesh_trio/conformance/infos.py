@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from rlmesh_trio.conformance.bits import ABSENT, Spot, value_spot
 from rlmesh_trio.conformance.registry import Facts
 from rlmesh_trio.conformance.traces import Answer
 from rlmesh_trio.messages import Metadata, MetaValue
 from rlmesh_trio.recording.digests import SESSION_ENTRIES, lane_infos, sorted_infos
+from rlmesh_trio.spaces.bits import ABSENT, Spot, value_spot
 
 __all__ = ("compared_infos", "info_spot", "infos_of_lane")
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlmesh_trio.conformance.bits import leaf_spot
-from rlmesh_trio.conformance.rows import leaf_name, leaf_value
 from rlmesh_trio.contract import LeafSpec, ValueSpace
 from rlmesh_trio.spaces import OpenText, leaf_spaces
+from rlmesh_trio.spaces.bits import leaf_spot
+from rlmesh_trio.spaces.leaf_values import leaf_name, leaf_value
 from rlmesh_trio.spaces.slabs import array_dtype
 
 __all__ = ("LeafBounds", "Outside", "bounds_of")

@@ -17,10 +17,10 @@ from hypothesis.strategies import SearchStrategy
 from rlmesh_trio.conformance.leaf_bounds import LeafBounds, bounds_of
 from rlmesh_trio.conformance.members import corner_rows
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.rows import leaf_value
 from rlmesh_trio.conformance.scripts import Op, Row, Script, Step
 from rlmesh_trio.conformance.strategies import actions, example_script, scripts
 from rlmesh_trio.contract import ValueSpace
+from rlmesh_trio.spaces.leaf_values import leaf_value
 from rlmesh_trio.spaces.slabs import slab_for
 
 __all__ = ("Deviation", "Sort", "deviation_of", "near_members", "slipped_example", "slipped_scripts", "sorts_of")

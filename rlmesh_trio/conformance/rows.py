@@ -1,18 +1,12 @@
-"""Rows <-> values: one lane's value of a space as leaf bytes, as a member of the gymnasium space, and leaf by leaf."""
+"""Rows <-> values: one lane's value of a space as leaf bytes and as a member of the gymnasium space."""
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from rlmesh_trio.conformance.scripts import Row
-from rlmesh_trio.contract import LeafSpec, ValueSpace
+from rlmesh_trio.contract import ValueSpace
 from rlmesh_trio.spaces import codec_for
-from rlmesh_trio.spaces.slabs import array_dtype
 
-__all__ = ("leaf_name", "leaf_value", "member_of", "row_of")
-
-_ONE_TEXT_HEADER = 16
+__all__ = ("member_of", "row_of")
 
 
 def row_of(space: ValueSpace, member: Any) -> Row:
@@ -23,21 +17,3 @@ def row_of(space: ValueSpace, member: Any) -> Row:
 def member_of(space: ValueSpace, row: Row) -> Any:
     """*row* as a member of the gymnasium space, not checked for membership. Raises :exc:`SpaceError`."""
     return codec_for(space).unpack_row(row, 1, 0)
-
-
-def leaf_value(spec: LeafSpec, leaf: bytes) -> npt.NDArray[Any] | str | None:
-    """One row of the leaf *spec*: an array of its shape, or a text; ``None`` for bytes that are neither."""
-    if spec.kind == "text":
-        body = leaf[_ONE_TEXT_HEADER:]
-        if leaf[:_ONE_TEXT_HEADER] != (1).to_bytes(8, "little") + len(body).to_bytes(8, "little"):
-            return None
-        return body.decode(errors="backslashreplace")
-    dtype = array_dtype(spec.kind, spec.dtype)
-    if len(leaf) != dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64)):
-        return None
-    return np.frombuffer(leaf, dtype).reshape(spec.shape)
-
-
-def leaf_name(role: str, path: str) -> str:
-    """The name of a leaf for people: its ``$``-rooted *path* under *role*, as in ``obs.velocity``."""
-    return role + path.removeprefix("$")

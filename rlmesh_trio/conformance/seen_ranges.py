@@ -9,8 +9,8 @@ import numpy.typing as npt
 from rlmesh_trio.conformance.leaf_bounds import LeafBounds, bounds_of
 from rlmesh_trio.conformance.live_lanes import moments
 from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.rows import leaf_value
 from rlmesh_trio.conformance.traces import Trace
+from rlmesh_trio.spaces.leaf_values import leaf_value
 
 __all__ = ("SeenRanges", "ranges_seen")
 

@@ -11,7 +11,6 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlmesh_trio.conformance.bits import ABSENT, leaf_spot, number_spot
 from rlmesh_trio.conformance.differences import Difference, first_difference, lane_fingerprint, without
 from rlmesh_trio.conformance.registry import Facts
 from rlmesh_trio.conformance.rows import row_of
@@ -20,6 +19,7 @@ from rlmesh_trio.conformance.traces import Refusal, Trace
 from rlmesh_trio.contract import AutoresetMode, LeafSpec
 from rlmesh_trio.messages import EpisodeRecord
 from rlmesh_trio.spaces import space_from_gymnasium
+from rlmesh_trio.spaces.bits import ABSENT, leaf_spot, number_spot
 from tests.conformance.making import facts_for, row, script_of, trace_of
 
 FACTS = facts_for()

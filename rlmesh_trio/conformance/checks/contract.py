@@ -11,7 +11,6 @@ from hypothesis.strategies import SearchStrategy
 
 from rlmesh_trio.conformance.raw_stream import RawStream
 from rlmesh_trio.conformance.registry import Facts, Lab, check
-from rlmesh_trio.conformance.rows import leaf_name
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.strategies import example_script, scripts
 from rlmesh_trio.conformance.traces import Trace
@@ -20,6 +19,7 @@ from rlmesh_trio.contract import AutoresetMode
 from rlmesh_trio.errors import ConnectError, HandshakeError, ProtocolError, SpaceError
 from rlmesh_trio.spaces import contract_to_wire, space_from_wire
 from rlmesh_trio.spaces.convert import key_path
+from rlmesh_trio.spaces.leaf_values import leaf_name
 from rlmesh_trio.transport.handshake import GENERATION
 from rlmesh_trio.wire.metadata import LazyMetadata
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core

@@ -19,11 +19,11 @@ from rlmesh_trio.conformance.printing import place_text, value_text
 from rlmesh_trio.conformance.python_env import Leaf, Returned, leaves_of, returned_values
 from rlmesh_trio.conformance.python_types import has_dtype, stored_bits, type_name, unplain_parts
 from rlmesh_trio.conformance.registry import Facts, Lab, check
-from rlmesh_trio.conformance.rows import leaf_name
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.strategies import example_script, scripts
 from rlmesh_trio.conformance.verdicts import Evidence
 from rlmesh_trio.endpoints.loading import AnyEnv
+from rlmesh_trio.spaces.leaf_values import leaf_name
 
 __all__ = (
     "close_twice",

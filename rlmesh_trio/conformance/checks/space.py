@@ -18,7 +18,6 @@ from rlmesh_trio.conformance.near_members import Deviation, deviation_of, slippe
 from rlmesh_trio.conformance.printing import row_text
 from rlmesh_trio.conformance.refused_observations import Flaw, withheld
 from rlmesh_trio.conformance.registry import Facts, Lab, check
-from rlmesh_trio.conformance.rows import leaf_name
 from rlmesh_trio.conformance.scripts import Reset, Script
 from rlmesh_trio.conformance.seen_ranges import ranges_seen
 from rlmesh_trio.conformance.server_warnings import warnings_in
@@ -27,6 +26,7 @@ from rlmesh_trio.conformance.traces import Refusal, Trace
 from rlmesh_trio.conformance.verdicts import Evidence
 from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.spaces import codec_for
+from rlmesh_trio.spaces.leaf_values import leaf_name
 
 __all__ = (
     "member_accepted",

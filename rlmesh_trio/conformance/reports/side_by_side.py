@@ -9,14 +9,14 @@ from typing import TypeVar
 
 import attrs
 
-from rlmesh_trio.conformance.bits import leaf_spot
 from rlmesh_trio.conformance.printing import place_text, value_text
 from rlmesh_trio.conformance.reports.hexdump import hex_lines
 from rlmesh_trio.conformance.reports.markup import Markup, element
-from rlmesh_trio.conformance.rows import leaf_name, leaf_value
 from rlmesh_trio.conformance.scripts import Row
 from rlmesh_trio.conformance.traces import Answer, Trace
 from rlmesh_trio.contract import LeafSpec, ValueSpace
+from rlmesh_trio.spaces.bits import leaf_spot
+from rlmesh_trio.spaces.leaf_values import leaf_name, leaf_value
 
 __all__ = ("side_by_side",)
 

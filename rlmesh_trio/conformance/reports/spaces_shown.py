@@ -10,10 +10,10 @@ from gymnasium import spaces
 
 from rlmesh_trio.conformance.printing import value_text
 from rlmesh_trio.conformance.reports.markup import Markup, element
-from rlmesh_trio.conformance.rows import leaf_name, leaf_value
 from rlmesh_trio.conformance.scripts import Row
 from rlmesh_trio.contract import EnvContract, ValueSpace
 from rlmesh_trio.spaces import OpenText, leaf_spaces
+from rlmesh_trio.spaces.leaf_values import leaf_name, leaf_value
 
 __all__ = ("action_coverage", "space_table")
 

@@ -11,10 +11,20 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from rlmesh_trio.conformance.rows import leaf_value
 from rlmesh_trio.contract import LeafSpec
+from rlmesh_trio.spaces.leaf_values import leaf_value
 
-__all__ = ("ABSENT", "Spot", "leaf_spot", "number_spot", "value_spot")
+__all__ = (
+    "ABSENT",
+    "Spot",
+    "array_spot",
+    "leaf_spot",
+    "number_arrays",
+    "number_spot",
+    "ulps_apart",
+    "unequal",
+    "value_spot",
+)
 
 
 class _Absent:
@@ -58,22 +68,40 @@ def _told(value: object, raw: bytes) -> str:
 
 
 def _array_spot(a: _Array, b: _Array, ulps: int) -> Spot | None:
-    stored: list[_Array] = [array.view(_UNSIGNED[array.dtype.itemsize]) for array in (a, b)]
-    differs: _Array = np.asarray(stored[0] != stored[1])
+    differs = unequal(a, b)
     if ulps and a.dtype.kind == "f":
-        first, second = (_ordered(bits) for bits in stored)
-        differs &= np.isnan(a) | np.isnan(b) | (np.maximum(first, second) - np.minimum(first, second) > ulps)
-    if not differs.any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(differs)[0])
+        differs &= np.isnan(a) | np.isnan(b) | (ulps_apart(a, b) > ulps)
+    return array_spot(a, b, differs) if differs.any() else None
+
+
+def unequal(a: _Array, b: _Array) -> npt.NDArray[np.bool_]:
+    """Which elements of two arrays of one shape and dtype are not the same bits."""
+    return np.asarray(_stored(a) != _stored(b))
+
+
+def ulps_apart(a: _Array, b: _Array) -> _Array:
+    """How many floats lie between the elements of two float arrays of one shape and dtype, as unsigned numbers.
+
+    Means nothing where an element is NaN.
+    """
+    first, second = _ordered(_stored(a)), _ordered(_stored(b))
+    return np.maximum(first, second) - np.minimum(first, second)
+
+
+def array_spot(a: _Array, b: _Array, chosen: npt.NDArray[np.bool_]) -> Spot:
+    """The first of the *chosen* elements of two arrays of one shape and dtype; there must be one."""
+    index = tuple(int(i) for i in np.argwhere(chosen)[0])
     width = 2 * a.dtype.itemsize
-    bits = tuple(f"0x{int(array[index]):0{width}x}" for array in stored)
+    bits = tuple(f"0x{int(_stored(array)[index]):0{width}x}" for array in (a, b))
     values = a[index].item(), b[index].item()
     apart = None
     if a.dtype.kind == "f" and not (np.isnan(a[index]) or np.isnan(b[index])):
-        first, second = (int(_ordered(bits)[index]) for bits in stored)
-        apart = abs(first - second)
+        apart = int(ulps_apart(a, b)[index])
     return Spot(values, index, (bits[0], bits[1]), apart)
+
+
+def _stored(array: _Array) -> _Array:
+    return array.view(_UNSIGNED[array.dtype.itemsize])
 
 
 def _ordered(stored: _Array) -> _Array:
@@ -86,13 +114,20 @@ def number_spot(a: float, b: float, ulps: int = 0) -> Spot | None:
     """Two floats as a spot, unless they are the same bits or no more than *ulps* apart."""
     if struct.pack("<d", a) == struct.pack("<d", b):
         return None
-    dtype = np.float32 if _narrow(a) and _narrow(b) else np.float64
-    return _array_spot(np.array(a, dtype), np.array(b, dtype), ulps)
+    return _array_spot(*number_arrays(a, b), ulps)
 
 
-def _narrow(value: float) -> bool:
+def number_arrays(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[_Array, _Array]:
+    """Floats of Python as arrays of the narrowest float that holds all of them exactly: float32 or float64."""
+    first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if _narrow(first) and _narrow(second):
+        return first.astype(np.float32), second.astype(np.float32)
+    return first, second
+
+
+def _narrow(values: _Array) -> bool:
     with np.errstate(over="ignore"):
-        return float(np.float32(value)) == value
+        return bool((values.astype(np.float32) == values).all())
 
 
 def value_spot(a: object, b: object, ulps: int = 0) -> Spot | None:

@@ -1,0 +1,31 @@
+"""One row of one leaf: its value, and what people call it."""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rlmesh_trio.contract import LeafSpec
+from rlmesh_trio.spaces.slabs import array_dtype
+
+__all__ = ("leaf_name", "leaf_value")
+
+_ONE_TEXT_HEADER: Final = 16
+
+
+def leaf_value(spec: LeafSpec, leaf: bytes) -> npt.NDArray[Any] | str | None:
+    """One row of the leaf *spec*: an array of its shape, or a text; ``None`` for bytes that are neither."""
+    if spec.kind == "text":
+        body = leaf[_ONE_TEXT_HEADER:]
+        if leaf[:_ONE_TEXT_HEADER] != (1).to_bytes(8, "little") + len(body).to_bytes(8, "little"):
+            return None
+        return body.decode(errors="backslashreplace")
+    dtype = array_dtype(spec.kind, spec.dtype)
+    if len(leaf) != dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64)):
+        return None
+    return np.frombuffer(leaf, dtype).reshape(spec.shape)
+
+
+def leaf_name(role: str, path: str) -> str:
+    """The name of a leaf for people: its ``$``-rooted *path* under *role*, as in ``obs.velocity``."""
+    return role + path.removeprefix("$")
