@@ -1,7 +1,8 @@
-"""What an env's own values must satisfy: membership in the space, except that Box bounds are only warned about.
+"""What an env's own values must satisfy: membership in the space, except that bounds are only warned about.
 
-Many envs leave their declared bounds by a little. Such a value passes; the first time at each leaf the infos of that
-reply carry a warning, as a served env's do. NaN and everything else outside the space is refused.
+Bounds are those of a Box, and the length and the characters of a Text. Many envs leave them by a little. Such a value
+passes; the first time at each leaf the infos of that reply carry a warning, as a served env's do. NaN and everything
+else outside the space is refused.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +15,13 @@ from gymnasium import spaces
 
 from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.messages import Leaves, Metadata
-from rlmesh_trio.spaces import SpaceCodec, codec_for
+from rlmesh_trio.spaces import OpenText, SpaceCodec, codec_for
 from rlmesh_trio.spec import LeafSpec, ValueSpace
 
 __all__ = ("Conformance",)
+
+_BOUNDED = ("box", "text")
+_LONGEST_TEXT = 2**31 - 1
 
 
 class Conformance:
@@ -28,10 +32,10 @@ class Conformance:
         self._space = space
         self._codec = codec_for(space)
         self._warnings = warnings
-        self._lenient = {leaf.path for leaf in space.leaves if leaf.kind == "box"}
+        self._lenient = {leaf.path for leaf in space.leaves if leaf.kind in _BOUNDED}
 
     def check(self, leaves: Leaves, rows: int) -> None:
-        """Raise :exc:`SpaceError` unless *leaves* conform; a Box left for the first time is added to the warnings."""
+        """Raise :exc:`SpaceError` unless *leaves* conform; bounds left for the first time are added to the warnings."""
         while True:
             try:
                 self._codec.check_members(leaves, rows)
@@ -63,6 +67,8 @@ def _loosened(space: gymnasium.Space[Any], leaves: Iterator[LeafSpec], path: str
     leaf = next(leaves)
     if leaf.path != path:
         return space
+    if isinstance(space, spaces.Text):
+        return OpenText(_LONGEST_TEXT, min_length=0)
     dtype = np.dtype(leaf.dtype)
     low, high = _extremes(dtype)
     return spaces.Box(low, high, leaf.shape, dtype.type)
