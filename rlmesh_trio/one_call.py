@@ -1,6 +1,7 @@
 """From two places to a running session: connect the env, check that the two fit, resolve the model, run.
 
-An earlier run's file is read before that, and its episodes are part of what is checked; the journal is begun after.
+An earlier run's file is read before that, and its episodes are part of what is checked; journal and recording are begun
+after.
 What is refused is refused in that order, as one typed error, and nothing was reset.
 """
 
@@ -8,9 +9,11 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
+import trio
 
 from rlmesh_trio.endpoints.env import Env
 from rlmesh_trio.endpoints.local_model import open_local_model
@@ -26,9 +29,13 @@ from rlmesh_trio.observers.group import HookGroup
 from rlmesh_trio.observers.identity import run_facts
 from rlmesh_trio.observers.journal import JournalHooks
 from rlmesh_trio.observers.line_file import check_place
+from rlmesh_trio.recording.headers import header_of
+from rlmesh_trio.recording.recorder import Recorder
+from rlmesh_trio.recording.records import Header
+from rlmesh_trio.recording.wanted import Record
 from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.report import Incident, Report
-from rlmesh_trio.resume import read_finished
+from rlmesh_trio.resume import Finished, read_finished
 from rlmesh_trio.spec import DescribedEnv, Limits, SessionSpec, check_horizon
 
 __all__ = ("ResolvableModel", "Run", "RunnableEnv", "open_run", "run_local")
@@ -53,7 +60,8 @@ class Run:
     """A session at work, and what it goes on from.
 
     ``facts`` are what decides which episodes it plays, by name. Its report is the session's, and holds besides what the
-    earlier run recovered from (``incidents_before``). ``journal`` is ``None`` when none is written.
+    earlier run recovered from (``incidents_before``). ``journal`` and ``recorder`` are ``None`` when none is written;
+    the recording is finished, and has its roots, when the block of :func:`open_run` is left.
     """
 
     session: Session
@@ -61,6 +69,7 @@ class Run:
     facts: Mapping[str, Any]
     incidents_before: tuple[Incident, ...]
     journal: JournalHooks | None
+    recorder: Recorder | None = None
 
     @property
     def report(self) -> Report:
@@ -99,6 +108,8 @@ async def run_local(
     on_timeout: Recovery = Recovery(),  # noqa: B008 - frozen
     journal: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
+    record: str | os.PathLike[str] | None = None,
+    record_level: str = "digest",
     hooks: Hooks | None = None,
     scheduler: Scheduler | None = None,
 ) -> Report:
@@ -106,8 +117,9 @@ async def run_local(
 
     Raises :exc:`ConnectError` when the env cannot be reached or the policy cannot be had, :exc:`HandshakeError` for a
     server that cannot be driven, :exc:`InvalidSpec` for options that do not fit the env or each other, and for a file
-    that cannot be resumed from or be the journal; then nothing was reset. What fails the session once it runs has a
-    ``report`` that holds the episodes finished before.
+    that cannot be resumed from or be the journal, :exc:`~rlmesh_trio.recording.RecordingError` for a recording that
+    cannot be read or begun; then nothing was reset. What fails the session once it runs has a ``report`` that holds the
+    episodes finished before.
 
     Args:
         policy: what :func:`~rlmesh_trio.open_local_model` takes.
@@ -128,7 +140,10 @@ async def run_local(
         on_env_error: what follows an env operation that failed.
         on_timeout: what follows an env operation that outlived its limit.
         journal: a file that gets one line for each finished episode.
-        resume: the journal or JSON report of an earlier run, whose episodes are not played again; may be *journal*.
+        resume: the journal, JSON report or recording of an earlier run, whose episodes are not played again; may be
+            *journal* or *record*.
+        record: a file that gets the recording of the run (extra ``mcap``); going on from one, all that it holds too.
+        record_level: what it holds: ``digest``, ``ring=K`` or ``full``, see :class:`~rlmesh_trio.recording.Record`.
         hooks: a listener; its ``env_connected`` and ``model_connected`` come before ``session_started``.
         scheduler: which waiting lanes are predicted together; by default all of them.
 
@@ -140,6 +155,7 @@ async def run_local(
         prefetch_lead=prefetch_lead,
         journal=journal,
         resume=resume,
+        record=None if record is None else Record(record, record_level),
         hooks=hooks,
         scheduler=scheduler,
         max_episodes=max_episodes,
@@ -166,6 +182,7 @@ async def open_run(
     prefetch_lead: int = 0,
     journal: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
+    record: Record | None = None,
     hooks: Hooks | None = None,
     scheduler: Scheduler | None = None,
     **fields: Any,
@@ -173,12 +190,17 @@ async def open_run(
     """Open *env* and then *model*, and run a session of theirs beside the block; *fields* are the spec's own.
 
     Raises what opening the two raises, :exc:`HandshakeError` for an env without action space, :exc:`InvalidSpec` for
-    options and files that do not fit, and what the model raises when it is told its route. Then the session exists.
+    options and files that do not fit, :exc:`~rlmesh_trio.recording.RecordingError` for a recording that cannot be read
+    or begun, and what the model raises when it is told its route. Then the session exists.
+
+    A recording goes on where that of *resume* ends, if it is one; its episodes, and more besides, are then in it.
     """
     chunks = {"execution_horizon": execution_horizon, "prefetch_lead": prefetch_lead}
     earlier = None if resume is None else read_finished(resume)
     if journal is not None:
         check_place(os.fspath(journal), "journal")
+    if record is not None:
+        record.check(resume, None if earlier is None else earlier.recording)
     async with AsyncExitStack() as opened:
         opened_env = await opened.enter_async_context(env)
         spec = SessionSpec.for_env(opened_env, **fields)
@@ -189,6 +211,8 @@ async def open_run(
             earlier.check(spec, **chunks)
             spec = attrs.evolve(spec, finished=earlier.episodes)
         _refuse_misfits(spec, execution_horizon)
+        if record is not None:
+            record.leaves_in(spec.env_contract)
         incidents = () if earlier is None else earlier.incidents
         journaling = None
         if journal is not None:
@@ -197,19 +221,42 @@ async def open_run(
         if hooks is not None:
             await _announce(hooks.model_connected, ModelConnected(spec.session_id, source))
         await opened_model.resolve(spec, execution_horizon=execution_horizon)
-        listener = _both(journaling, hooks)
+        recorder, played_env, asked_model = None, opened_env, opened_model
+        if record is not None:
+            header = _header(record, spec, opened_env, opened_model, chunks)
+            recorder = opened.enter_context(await _begun(record, header, earlier))
+            played_env, asked_model = recorder.wrap(opened_env), recorder.wrap_model(opened_model)
+        listener = _together(journaling, None if recorder is None else recorder.hooks, hooks)
         running = open_session(
-            spec, opened_env, opened_model, hooks=listener, scheduler=scheduler, prefetch_lead=prefetch_lead
+            spec, played_env, asked_model, hooks=listener, scheduler=scheduler, prefetch_lead=prefetch_lead
         )
         session = await opened.enter_async_context(running)
-        yield Run(session, spec, run_facts(spec, **chunks), incidents, journaling)
+        yield Run(session, spec, run_facts(spec, **chunks), incidents, journaling, recorder)
 
 
-def _both(journal: JournalHooks | None, hooks: Hooks | None) -> Hooks | None:
-    """The journal comes first: who is told of an episode may rely on its line."""
-    if journal is None or hooks is None:
-        return journal or hooks
-    return HookGroup(journal, hooks)
+def _together(*listeners: Hooks | None) -> Hooks | None:
+    """The files come first: who is told of an episode may rely on its line."""
+    members = [listener for listener in listeners if listener is not None]
+    return HookGroup(*members) if len(members) > 1 else next(iter(members), None)
+
+
+async def _begun(record: Record, header: Header, earlier: Finished | None) -> Recorder:
+    begin = partial(Recorder, record.path, header, record.level)
+    if earlier is None or earlier.recording is None:
+        return begin()
+    return await trio.to_thread.run_sync(partial(begin, earlier=earlier.path))
+
+
+def _header(record: Record, spec: SessionSpec, env: object, model: object, chunks: Mapping[str, int]) -> Header:
+    return header_of(
+        spec,
+        env,
+        model,
+        **chunks,
+        unstable_leaves=record.leaves_in(spec.env_contract),
+        ignored_infos=record.ignored_infos,
+        tolerance=record.tolerance,
+    )
 
 
 def _refuse_misfits(spec: SessionSpec, execution_horizon: int) -> None:

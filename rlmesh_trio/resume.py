@@ -1,4 +1,4 @@
-"""What an earlier run finished, read from its journal or its JSON report, so that a later one plays only the rest."""
+"""What an earlier run finished, read from its journal, JSON report or recording: a later one plays only the rest."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,9 @@ from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.observers.identity import refuse_other_run, run_facts
 from rlmesh_trio.observers.journal import parse_journal
 from rlmesh_trio.observers.records import as_object, decode_record, parse_object, read_file
+from rlmesh_trio.recording.mcap_file import MCAP_MAGIC
+from rlmesh_trio.recording.records import Header
+from rlmesh_trio.recording.resumed import read_recorded
 from rlmesh_trio.report import EpisodeSummary, Incident
 from rlmesh_trio.spec import SessionSpec
 
@@ -24,13 +27,14 @@ _REPORT_VERSION: Final = 1
 class Finished:
     """What an earlier run left in the file at ``path``: its finished episodes, by index, and what it recovered from.
 
-    ``facts`` is every fact that decides which episodes are played.
+    ``facts`` is every fact that decides which episodes are played. ``recording`` is the header, if it is a recording.
     """
 
     path: str
     facts: Mapping[str, Any]
     episodes: tuple[EpisodeSummary, ...]
     incidents: tuple[Incident, ...]
+    recording: Header | None = None
 
     def check(self, spec: SessionSpec, *, execution_horizon: int = 1, prefetch_lead: int = 0) -> None:
         """Raise :exc:`InvalidSpec` that names the first fact in which a run of *spec* differs from the file's.
@@ -42,11 +46,14 @@ class Finished:
 
 
 def read_finished(path: str | os.PathLike[str]) -> Finished:
-    """What the journal or the JSON report at *path* holds, told apart by what it begins with.
+    """What the journal, JSON report or recording at *path* holds, told apart by what it begins with.
 
-    Raises :exc:`InvalidSpec` for a file that cannot be read or is neither, and for a line or an episode that is none.
+    Raises :exc:`InvalidSpec` for a file that cannot be read or is none of them, and for a line or an episode that is
+    none; :exc:`~rlmesh_trio.recording.RecordingError` for a recording that is damaged before where it ends.
     """
     name = os.fspath(path)
+    if _begins_a_recording(name):
+        return _finished_in_recording(name)
     data = read_file(name, "the run to resume")
     if not data:
         raise InvalidSpec(f"{name} is empty: its run finished no episode, start it anew")
@@ -54,6 +61,21 @@ def read_finished(path: str | os.PathLike[str]) -> Finished:
         return _parse_report(name, data)
     journal = parse_journal(name, data)
     return Finished(name, journal.header.run, _by_index(journal.episodes), journal.incidents)
+
+
+def _begins_a_recording(path: str) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(MCAP_MAGIC)) == MCAP_MAGIC
+    except OSError:
+        return False
+
+
+def _finished_in_recording(path: str) -> Finished:
+    recorded = read_recorded(path)
+    if not recorded.header.settings:
+        raise InvalidSpec(f"recording {path} does not say what run it is of, and cannot be resumed from")
+    return Finished(path, recorded.header.settings, _by_index(recorded.episodes), recorded.incidents, recorded.header)
 
 
 def read_report(path: str | os.PathLike[str]) -> Finished:

@@ -15,7 +15,9 @@ def how_to_go_on(job: RunJob, outcome: Outcome, report_file: str | None) -> str:
 
     *report_file* is where the report was written, if it was.
     """
-    file = report_file if outcome.lacks_lines else job.journal or report_file
+    journal = None if outcome.lacks_lines else job.journal
+    recording = None if outcome.lacks_recording else job.record
+    file = recording or journal or report_file
     return f"the same command with --resume {shlex.quote(file)} goes on" if file and _resumable(job, outcome) else ""
 
 

@@ -8,9 +8,21 @@ import click
 from rlmesh_trio.cli.output_file import JsonOutput
 from rlmesh_trio.conformance.durations import parse_duration
 from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.recording.records import parse_level
 from rlmesh_trio.recovery import Recovery
 
-__all__ = ("INT64", "duration", "journal", "json_output", "recovery", "resumed", "seeds", "token_option")
+__all__ = (
+    "INT64",
+    "duration",
+    "journal",
+    "json_output",
+    "record_level",
+    "recording",
+    "recovery",
+    "resumed",
+    "seeds",
+    "token_option",
+)
 
 _SEED = re.compile(r"\s*\d+\s*", re.ASCII)
 _INT64_MAX = 2**63 - 1
@@ -62,8 +74,26 @@ def journal(name: str) -> str:
     return name
 
 
+def recording(name: str) -> str:
+    """Where the recording goes, which must be read again."""
+    if name in ("", "-"):
+        raise click.BadParameter(f"{name!r} is no file: a recording is read again")
+    return name
+
+
+def record_level(text: str) -> str:
+    """What a recording holds of observations: ``digest``, ``ring=K`` or ``full``."""
+    try:
+        parse_level(text)
+    except InvalidSpec as refusal:
+        raise click.BadParameter(refusal.why) from refusal
+    return text
+
+
 def resumed(name: str) -> str:
     """What a run goes on from, refused when it is not there."""
     if not os.path.exists(name):
-        raise click.BadParameter(f"there is no {name!r}: name what an earlier run wrote with --journal or --json")
+        raise click.BadParameter(
+            f"there is no {name!r}: name what an earlier run wrote with --journal, --json or --record"
+        )
     return name

@@ -35,14 +35,20 @@ def open_env(
 
 
 def open_model(
-    name: str, *, bounded: bool, merge_rows: bool, limits: Limits
+    name: str, *, bounded: bool, merge_rows: bool, fixed_batch: bool, limits: Limits
 ) -> AbstractAsyncContextManager[ResolvableModel]:
     """The model *name*. *bounded* asks that its predicts can be ended at their limit wherever it runs.
 
-    Raises :exc:`click.UsageError` when rows are to be merged for a policy that is no server's.
+    Raises :exc:`click.UsageError` when rows are to be merged for a policy that is no server's, and when batches are to
+    be of one size for a server's.
     """
     if is_address(name):
+        if fixed_batch:
+            raise click.UsageError(
+                f"--fixed-batch is for a policy run here: the server at {name} makes its own batches"
+            )
         return connect_model(name, limits=limits, merge_rows=merge_rows)
     if merge_rows:
         raise click.UsageError(f"--merge-rows is for a model server: a policy run here, as {name}, is always batched")
-    return open_local_model(name, where="thread" if bounded else "auto")
+    fixed: dict[str, bool] = {"fixed_batch": True} if fixed_batch else {}
+    return open_local_model(name, where="thread" if bounded else "auto", **fixed)

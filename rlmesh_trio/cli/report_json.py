@@ -14,6 +14,7 @@ import attrs
 
 from rlmesh_trio.cli.statistics import steps_per_second
 from rlmesh_trio.errors import SessionError
+from rlmesh_trio.recording.recorder import Recorder
 from rlmesh_trio.report import Report
 
 __all__ = ("SCHEMA_VERSION", "json_text", "report_document")
@@ -22,11 +23,18 @@ SCHEMA_VERSION = 1
 
 
 def report_document(
-    report: Report, wall_seconds: float, error: Exception | None, *, facts: Mapping[str, Any], resumed: int
+    report: Report,
+    wall_seconds: float,
+    error: Exception | None,
+    *,
+    facts: Mapping[str, Any],
+    resumed: int,
+    recorder: Recorder | None = None,
 ) -> dict[str, Any]:
     """The document of one run; *error* is what failed it. Episodes are sorted by their index.
 
-    *facts* decide which episodes are played; the first *resumed* of them are an earlier run's.
+    *facts* decide which episodes are played; the first *resumed* of them are an earlier run's. *recorder* has finished
+    the recording.
     """
     telemetry = report.telemetry
     document: dict[str, Any] = {
@@ -44,6 +52,9 @@ def report_document(
         "advisories": [attrs.asdict(advisory) for advisory in report.advisories],
         "incidents": [attrs.asdict(incident) for incident in report.incidents],
     }
+    if recorder is not None:
+        footer = recorder.footer
+        document["recording"] = {"path": recorder.path, "run_root": None if footer is None else footer.run_root.hex()}
     if error is not None:
         document["error"] = _error(error)
     return document

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import click
@@ -19,6 +19,8 @@ from rlmesh_trio.cli.parameters import (
     duration,
     journal,
     json_output,
+    record_level,
+    recording,
     recovery,
     resumed,
     seeds,
@@ -26,7 +28,7 @@ from rlmesh_trio.cli.parameters import (
 )
 from rlmesh_trio.cli.report_json import json_text, report_document
 from rlmesh_trio.cli.run_job import Outcome, RunJob, run_job
-from rlmesh_trio.cli.summary import print_rows, summary_rows
+from rlmesh_trio.cli.summary import print_rows, recording_row, summary_rows
 from rlmesh_trio.one_call import Run
 from rlmesh_trio.spec import MAX_HORIZON
 
@@ -110,7 +112,52 @@ __all__ = ("run_command",)
     "--resume",
     metavar="FILE",
     type=resumed,
-    help="Play only the episodes that are missing in the journal or JSON report of an earlier run.",
+    help="Play only the episodes that are missing in the journal, JSON report or recording of an earlier run.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=recording,
+    help="Record what was asked and answered, to be replayed and compared.  [needs rlmesh_trio\\[mcap]]",
+)
+@click.option(
+    "--record-level",
+    metavar="L",
+    type=record_level,
+    default="digest",
+    show_default=True,
+    help="What of observations: digest, ring=K (the last K of an episode that fails) or full.",
+)
+@click.option(
+    "--ignore-leaf",
+    "ignored_leaves",
+    metavar="PATH",
+    multiple=True,
+    help="An observation leaf that differs by nature: no root of the recording covers it.",
+)
+@click.option(
+    "--ignore-info",
+    "ignored_infos",
+    metavar="KEY",
+    multiple=True,
+    help="An info, as key or outer.inner, that differs by nature.",
+)
+@click.option(
+    "--tol",
+    "tolerances",
+    metavar="T",
+    multiple=True,
+    help="What a comparison with the recording should allow: exact, ulp=N, abs=X,rel=Y or leaf:PATH=…",
+)
+@click.option(
+    "--fixed-batch",
+    is_flag=True,
+    help="Ask a policy run here about as many rows as there are lanes every time: widths change floats.",
+)
+@click.option(
+    "--seed-every-episode",
+    is_flag=True,
+    help="Reset finished lanes of an env that restarts them itself at once, with their episodes' seeds.",
 )
 @click.option(
     "--partial-reset",
@@ -139,8 +186,11 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     retry plays the episode again, at most N times. quarantine gives it to another lane, and leaves the one that failed
     alone: the policy for an env of this process that hangs, with --lanes. A server that was lost has 60 s to come back.
 
-    A run that stopped goes on by the same command with --resume FILE; with --journal FILE as well, it continues that
-    journal. It must be the same run, but may ask for more --episodes.
+    A run that stopped goes on by the same command with --resume FILE; with --journal FILE or --record FILE as well, it
+    continues that journal or recording. It must be the same run, but may ask for more --episodes.
+
+    A recording holds every action, reward and flag, a digest of every observation, and one root for the whole run:
+    equal runs have equal roots, whatever their lanes and timing.
 
     \b
     Examples:
@@ -149,13 +199,15 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
       rlmesh-trio run my_envs:make --model zero --seeds 1,2,3 --max-steps 500
       rlmesh-trio run localhost:5555 --journal run.jsonl --on-env-error retry
       rlmesh-trio run localhost:5555 --journal run.jsonl --resume run.jsonl
+      rlmesh-trio run CartPole-v1 --episodes 100 --seed 7 --record run.mcap
 
     Exit status: 0 done; 1 the run failed; 2 nothing was started; 130 interrupted. Ctrl-C ends the run in order and
     reports what was finished; a second one ends it at once.
     """  # noqa: D301 - click wants the backspace itself
     job = RunJob(**options)
-    if _same_file(job.journal, None if report_output is None else report_output.file):
-        raise click.UsageError("--json and --journal name the same file")
+    _refuse_same_files(
+        {"--json": report_output and report_output.file, "--journal": job.journal, "--record": job.record}
+    )
     reports_on_stdout = report_output is not None and report_output.is_stdout
     with shown_messages(quiet=quiet, debug=debug) as messages, _kept_clean(reports_on_stdout):
         outcome = trio.run(lambda: run_job(job, show_progress=not quiet and sys.stderr.isatty()))
@@ -178,13 +230,20 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     return status
 
 
-def _same_file(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and os.path.realpath(one) == os.path.realpath(other)
+def _refuse_same_files(places: Mapping[str, str | None]) -> None:
+    taken: dict[str, str] = {}
+    for option, name in places.items():
+        if name is not None:
+            first = taken.setdefault(os.path.realpath(name), option)
+            if first != option:
+                raise click.UsageError(f"{first} and {option} name the same file")
 
 
 def _written(output: JsonOutput, run: Run, outcome: Outcome) -> bool:
     resumed = len(run.spec.finished)
-    document = report_document(run.report, outcome.wall_seconds, outcome.error, facts=run.facts, resumed=resumed)
+    document = report_document(
+        run.report, outcome.wall_seconds, outcome.error, facts=run.facts, resumed=resumed, recorder=run.recorder
+    )
     try:
         output.write(json_text(document))
     except OSError as failure:
@@ -196,6 +255,8 @@ def _written(output: JsonOutput, run: Run, outcome: Outcome) -> bool:
 def _show(job: RunJob, run: Run, outcome: Outcome) -> None:
     resumed = len(run.spec.finished)
     rows = summary_rows(run.report, outcome.wall_seconds, asked=job.asked, lanes=outcome.lanes, resumed=resumed)
+    if run.recorder is not None:
+        rows.append(recording_row(run.recorder))
     print_rows(f"{outcome.env_name} with {job.model}", rows)
 
 

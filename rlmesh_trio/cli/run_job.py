@@ -1,5 +1,6 @@
 """One run from the command line: what was asked, and how it ended."""
 
+import logging
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -16,11 +17,15 @@ from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import CONNECT_LIMIT, RECONNECT_LIMIT, open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
 from rlmesh_trio.one_call import Run, RunnableEnv, open_run
+from rlmesh_trio.recording.repeatability import why_not_repeatable
+from rlmesh_trio.recording.wanted import Record
 from rlmesh_trio.recovery import Recovery
 from rlmesh_trio.spec import EnvContract, Limits
 from rlmesh_trio.transport.address import is_address
 
 __all__ = ("Outcome", "RunJob", "run_job")
+
+logger = logging.getLogger("rlmesh_trio")
 
 _DEFAULT_EPISODES = 10
 
@@ -51,6 +56,13 @@ class RunJob:
     partial_reset: bool
     close_env: bool
     merge_rows: bool
+    record: str | None
+    record_level: str
+    ignored_leaves: tuple[str, ...]
+    ignored_infos: tuple[str, ...]
+    tolerances: tuple[str, ...]
+    fixed_batch: bool
+    seed_every_episode: bool
 
     def __attrs_post_init__(self) -> None:
         """Refuse options that contradict each other."""
@@ -66,6 +78,24 @@ class RunJob:
                 "--on-timeout retry is for a server: an env of this process cannot be reset while it hangs; use "
                 "quarantine, and --lanes"
             )
+        if self.record is None:
+            unused = {
+                "--record-level": self.record_level != "digest",
+                "--ignore-leaf": self.ignored_leaves,
+                "--ignore-info": self.ignored_infos,
+                "--tol": self.tolerances,
+            }
+            for option in (option for option, given in unused.items() if given):
+                raise click.UsageError(f"{option} says what is in a recording: give --record FILE as well")
+
+    @property
+    def recording(self) -> Record | None:
+        """The recording that is to be written."""
+        if self.record is None:
+            return None
+        return Record(
+            self.record, self.record_level, self.ignored_leaves, self.ignored_infos, " ".join(self.tolerances)
+        )
 
     @property
     def asked(self) -> int:
@@ -107,7 +137,9 @@ class RunJob:
             "on_env_error": self.on_env_error,
             "on_timeout": self.on_timeout,
             "limits": attrs.evolve(self.limits, env_connect_timeout=RECONNECT_LIMIT),
-        } | ({"model_component_id": self.model} if is_address(self.model) else {})
+            **({"model_component_id": self.model} if is_address(self.model) else {}),
+            **({"seed_every_episode": True} if self.seed_every_episode else {}),
+        }
 
 
 @attrs.define
@@ -131,12 +163,17 @@ class Outcome:
             return INTERRUPTED
         if self.run is None:
             return NOT_STARTED
-        return FAILED if self.error is not None or self.lacks_lines else 0
+        return FAILED if self.error is not None or self.lacks_lines or self.lacks_recording else 0
 
     @property
     def lacks_lines(self) -> bool:
         """Whether the journal could not be written in full."""
         return self.run is not None and self.run.journal is not None and self.run.journal.failure is not None
+
+    @property
+    def lacks_recording(self) -> bool:
+        """Whether the recording could not be written in full."""
+        return self.run is not None and self.run.recorder is not None and self.run.recorder.failure is not None
 
 
 async def run_job(job: RunJob, *, show_progress: bool) -> Outcome:
@@ -166,16 +203,21 @@ async def _attempt(
                     job.model,
                     bounded=job.predict_timeout is not None,
                     merge_rows=job.merge_rows,
+                    fixed_batch=job.fixed_batch,
                     limits=job.limits,
                 ),
                 execution_horizon=job.horizon,
                 prefetch_lead=job.prefetch,
                 journal=job.journal,
                 resume=job.resume,
+                record=job.recording,
                 hooks=progress,
                 **job.spec_fields(),
             ) as run:
                 outcome.run, interruption.session = run, run.session
+                if run.recorder is not None:
+                    for why in why_not_repeatable(run.recorder.header):
+                        logger.warning("this run need not repeat: %s", why)
                 if progress is not None:
                     progress.resume(run.spec.finished)
                 started = time.perf_counter()

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import click
 
 from rlmesh_trio.cli.statistics import Spread, lane_steps, spread_of, step_times, steps_per_second, success_rate
+from rlmesh_trio.recording.recorder import Recorder
 from rlmesh_trio.report import Incident, Report
 
-__all__ = ("print_rows", "summary_rows")
+__all__ = ("print_rows", "recording_row", "summary_rows")
 
 _WIDTH = 80
+_ROOT_SHOWN = 12
 
 
 def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int, resumed: int) -> list[tuple[str, str]]:
@@ -39,6 +41,13 @@ def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int,
     if report.incidents:
         rows.append(("recovered", _recovered(report.incidents)))
     return rows
+
+
+def recording_row(recorder: Recorder) -> tuple[str, str]:
+    """The row that names the recording and begins its run root, which equal runs share."""
+    footer = recorder.footer
+    told = "incomplete" if footer is None else f"run root {footer.run_root.hex()[:_ROOT_SHOWN]}"
+    return "recording", f"{recorder.path}, {told}"
 
 
 def _recovered(incidents: Sequence[Incident]) -> str:

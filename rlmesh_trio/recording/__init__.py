@@ -18,8 +18,10 @@ from rlmesh_trio.recording.records import (
     Mishap,
     Tick,
 )
+from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.recording.rows import Row
 from rlmesh_trio.recording.verify import Verification, repair, verify
+from rlmesh_trio.recording.wanted import Record
 from rlmesh_trio.recording.writer import RecordingWriter
 
 __all__ = (
@@ -34,6 +36,7 @@ __all__ = (
     "Header",
     "Kept",
     "Mishap",
+    "Record",
     "Recorder",
     "Recording",
     "RecordingError",
@@ -47,4 +50,5 @@ __all__ = (
     "open_recording",
     "repair",
     "verify",
+    "why_not_repeatable",
 )

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+import attrs
+
 from rlmesh_trio.errors import ProtocolError, SpaceError
 from rlmesh_trio.messages import Metadata
 from rlmesh_trio.recording.records import (
@@ -22,6 +24,7 @@ from rlmesh_trio.recording.records import (
     SeedRuleName,
 )
 from rlmesh_trio.recording.tick_codec import encode_infos
+from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spaces import contract_from_wire, contract_to_wire
 from rlmesh_trio.wire.fields import encode_int64, encode_varint, length_prefixed, read_uint32, skip_field
 from rlmesh_trio.wire.metadata import LazyMetadata
@@ -44,6 +47,8 @@ _LEVELS: Final[Mapping[LevelName, int]] = {"digest": 1, "ring": 2, "full": 3}
 _SEED_RULES: Final[Mapping[SeedRuleName, int]] = {"by=slot": 1, "by=lane": 2}
 _ENDS: Final[Mapping[EndKind, int]] = {"terminated": 1, "truncated": 2, "capped": 3, "interrupted": 4, "error": 5}
 
+_RENAMED: Final = {"episode_index": "ordinal", "env_index": "lane", "step_count": "steps"}
+_SUMMARY_NAMES: Final = {name: _RENAMED.get(name, name) for name in attrs.fields_dict(EpisodeSummary)}
 _KEPT_TAG: Final = 14 << 3 | 2
 _ROW_TAGS: Final = (b"\x08", b"\x10", b"\x18", b"\x20")
 
@@ -94,6 +99,7 @@ def encode_footer(footer: Footer) -> bytes:
             last_tick=entry.last_tick,
             end=pb.End(_ENDS[entry.end]),
             root=entry.root,
+            steps=entry.steps,
         )
         for entry in footer.episodes
     ]
@@ -113,7 +119,12 @@ def decode_run(data: bytes) -> Header | Footer:
     footer = message.footer
     entries = tuple(
         EpisodeEntry(
-            entry.ordinal, entry.first_tick, entry.last_tick, _name(_ENDS, int(entry.end), "end"), bytes(entry.root)
+            entry.ordinal,
+            entry.first_tick,
+            entry.last_tick,
+            _name(_ENDS, int(entry.end), "end"),
+            bytes(entry.root),
+            entry.steps,
         )
         for entry in footer.episodes
     )
@@ -226,9 +237,12 @@ def encode_decision(decision: Decision) -> bytes:
             parts = [length_prefixed(b"\x0a", _encode_row(row)) for row in rows]
             batch = b"".join(parts) + b"\x10" + encode_int64(took_ns)
             return b"\x08" + encode_int64(decision.unix_ns) + length_prefixed(b"\x12", batch)
-        case Mishap(kind, ordinal, attempt, error, message):
-            incident = pb.Incident(kind=kind, ordinal=ordinal, attempt=attempt, error=error, message=message)
+        case Mishap() as mishap:
+            incident = pb.Incident(**attrs.asdict(mishap))
             return encode(pb.Decision(unix_ns=decision.unix_ns, incident=incident))
+        case EpisodeSummary() as told:
+            fields = {there: getattr(told, name) for name, there in _SUMMARY_NAMES.items()}
+            return encode(pb.Decision(unix_ns=decision.unix_ns, summary=pb.Summary(**fields)))
 
 
 def _encode_row(row: BatchRow) -> bytes:
@@ -242,5 +256,15 @@ def decode_decision(data: bytes, tick: int) -> Decision:
     if encoded_field(pb.Decision, data, "batch") is not None:
         rows = tuple(BatchRow(row.ordinal, row.step, row.request, row.frames) for row in message.batch.rows)
         return Decision(tick, message.unix_ns, Batch(rows, message.batch.took_ns))
+    if encoded_field(pb.Decision, data, "summary") is not None:
+        return Decision(tick, message.unix_ns, _read_summary(message.summary))
     told = message.incident
-    return Decision(tick, message.unix_ns, Mishap(told.kind, told.ordinal, told.attempt, told.error, told.message))
+    return Decision(
+        tick,
+        message.unix_ns,
+        Mishap(told.kind, told.ordinal, told.attempt, told.error, told.message, told.lane, told.episode_id),
+    )
+
+
+def _read_summary(told: pb.Summary) -> EpisodeSummary:
+    return EpisodeSummary(**{name: getattr(told, there) for name, there in _SUMMARY_NAMES.items()})

@@ -137,6 +137,15 @@ class Recording:
         """The ticks of these numbers, *last* included, in order."""
         return (entry for entry in self._between(first, last) if isinstance(entry, Tick))
 
+    def decisions(self) -> Iterator[Decision]:
+        """The decisions alone, in order: ticks and episodes are not decoded for it."""
+        for span in self.container.spans:
+            for message in self._messages(span):
+                if message.topic == "/decision":
+                    entry = self._decoded(message)
+                    assert isinstance(entry, Decision)
+                    yield entry
+
     def episodes(self) -> list[Episode]:
         """Every attempt at an episode, in the order they ended; those under way where a file ends come last."""
         ledger = self.ledger()
@@ -144,6 +153,21 @@ class Recording:
         for entry in self:
             ended += follow(ledger, entry)
         return ended + ledger.finish()
+
+    def episode(self, ordinal: int) -> Episode:
+        """The last attempt at the episode of *ordinal*, found without decoding the ticks of a file that has its end.
+
+        Raises :exc:`KeyError` for an ordinal that is not in :attr:`entries`.
+        """
+        entry = self.entries[ordinal]
+        spans = self.container.spans
+        for span in spans[bisect_left(spans, entry.last_tick, key=lambda span: span.last) :]:
+            for message in self._messages(span):
+                if message.topic == "/episode" and message.tick >= entry.last_tick:
+                    found = self._decoded(message)
+                    if isinstance(found, Episode) and found.entry == entry:
+                        return found
+        return next(ended for ended in reversed(self.episodes()) if ended.entry == entry)
 
     def ledger(self) -> Ledger:
         """Fresh books of this recording."""

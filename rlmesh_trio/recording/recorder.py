@@ -27,14 +27,17 @@ from rlmesh_trio.messages import (
     StepTarget,
 )
 from rlmesh_trio.recording.errors import RecordingError
-from rlmesh_trio.recording.records import Batch, BatchRow, Footer, Header, Mishap
+from rlmesh_trio.recording.records import Batch, BatchRow, Footer, Header, Mishap, parse_level
+from rlmesh_trio.recording.resumed import continue_recording
 from rlmesh_trio.recording.writer import RecordingWriter
+from rlmesh_trio.report import EpisodeSummary
 
 __all__ = ("Recorder",)
 
 logger = logging.getLogger("rlmesh_trio")
 
 _CHUNK_SECONDS = 2.0
+_SUMMARY_FIELDS = tuple(field.name for field in attrs.fields(EpisodeSummary))
 
 
 @attrs.frozen(eq=False)
@@ -62,12 +65,29 @@ class Recorder:
     *level* is as for :class:`~rlmesh_trio.recording.RecordingWriter`, which also says what raises here. Once the run
     has begun a file that cannot be written fails nothing: the log tells, ``failure`` is why, and the file stays as it
     is. What was recorded is on its way to the disk every 512 ticks or 2 seconds, and at once when a request has failed.
+
+    ``footer`` is what it amounts to, once it was finished. With *earlier* it goes on with the recording there, which
+    :func:`~rlmesh_trio.recording.resumed.continue_recording` says more of.
     """
 
-    def __init__(self, path: str | os.PathLike[str], header: Header, level: str = "digest") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        header: Header,
+        level: str = "digest",
+        *,
+        earlier: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.path = os.fspath(path)
         self.hooks: Hooks = _RecorderHooks(self)
         self.failure: RecordingError | None = None
-        self._writer = RecordingWriter(path, header, level, chunk_seconds=_CHUNK_SECONDS)
+        self.footer: Footer | None = None
+        name, ring = parse_level(level)
+        self.header = header = attrs.evolve(header, level=name, ring=ring)
+        if earlier is None:
+            self._writer = RecordingWriter(path, header, chunk_seconds=_CHUNK_SECONDS)
+        else:
+            self._writer = continue_recording(earlier, path, header, chunk_seconds=_CHUNK_SECONDS)
         self._all_lanes = tuple(range(max(1, header.contract.num_envs)))
         self._ordinals: dict[str, int] = {}
         self._ids: dict[int, str] = {}
@@ -92,18 +112,21 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.finish()
+        if self.failure is not None:
+            logger.error("recording %s is incomplete: %s", self.path, self.failure.why)
 
     def finish(self) -> Footer | None:
         """Write what is left and the roots, and close the file; ``None`` when it could not be written, or was."""
         self._release(self._all_lanes)
-        footer: Footer | None = None
-        if self.failure is None and not self._finished:
+        if self._finished:
+            return None
+        self._finished = True
+        if self.failure is None:
             try:
-                footer = self._writer.finish()
+                self.footer = self._writer.finish()
             except RecordingError as failure:
                 self._give_up(failure)
-        self._finished = True
-        return footer
+        return self.footer
 
     def _give_up(self, failure: RecordingError) -> None:
         self.failure = failure
@@ -187,11 +210,12 @@ class Recorder:
         """An episode is over; if the env has not said so, the driver has."""
         self._ordinals.pop(event.episode_id, None)
         self._try(self._writer.record_end, event.env_index, event.episode_index, "capped")
+        summary = EpisodeSummary(*[getattr(event, name) for name in _SUMMARY_FIELDS])
+        self._try(self._writer.record_decision, time.time_ns(), summary)
 
-    def mishap(self, mishap: Mishap, episode_id: str | None = None) -> None:
+    def mishap(self, mishap: Mishap) -> None:
         """The run recovered from something, or did not."""
-        if episode_id is not None:
-            self._ordinals.pop(episode_id, None)
+        self._ordinals.pop(mishap.episode_id, None)
         self._try(self._writer.record_decision, time.time_ns(), mishap)
 
     # What the model is asked and answers.
@@ -220,8 +244,9 @@ class _RecorderHooks(Hooks):
 
     async def incident_happened(self, event: IncidentHappened) -> None:
         told = event.incident
-        mishap = Mishap(told.kind, told.episode_index or 0, told.attempt, told.error, told.message)
-        self._recorder.mishap(mishap, told.episode_id)
+        given_up = told.env_index, told.episode_id or ""
+        mishap = Mishap(told.kind, told.episode_index or 0, told.attempt, told.error, told.message, *given_up)
+        self._recorder.mishap(mishap)
 
     async def session_failed(self, event: SessionFailed) -> None:
         self._recorder.mishap(Mishap("failed", 0, 0, "", event.reason))

@@ -11,6 +11,7 @@ import attrs
 
 from rlmesh_trio.errors import EndpointError, InvalidSpec
 from rlmesh_trio.messages import EnvReply, Leaves, Metadata, ResetRequest, StepTarget
+from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import EnvContract
 
 __all__ = (
@@ -136,18 +137,19 @@ class Episode:
     @property
     def entry(self) -> "EpisodeEntry":
         """What the footer says of it."""
-        return EpisodeEntry(self.ordinal, self.first_tick, self.last_tick, self.end, self.root)
+        return EpisodeEntry(self.ordinal, self.first_tick, self.last_tick, self.end, self.root, self.steps)
 
 
 @attrs.frozen
 class EpisodeEntry:
-    """Where an episode's last attempt lies in the file, how it ended, and its root."""
+    """Where an episode's last attempt lies in the file, how it ended, its root, and its steps."""
 
     ordinal: int
     first_tick: int
     last_tick: int
     end: EndKind
     root: bytes
+    steps: int
 
 
 @attrs.frozen
@@ -179,19 +181,27 @@ class Batch:
 
 @attrs.frozen
 class Mishap:
-    """Something the run recovered from (``retry``, ``quarantine``, ``reconnect``), or what ended it (``failed``)."""
+    """Something the run recovered from (``retry``, ``quarantine``, ``reconnect``), or what ended it (``failed``).
+
+    ``resumed`` says that another process went on from here. ``lane`` and ``episode_id`` are of the attempt given up.
+    """
 
     kind: str
     ordinal: int
     attempt: int
     error: str
     message: str
+    lane: int | None = None
+    episode_id: str = ""
 
 
 @attrs.frozen
 class Decision:
-    """What equal runs may do differently, and when (unix nanoseconds). ``tick`` is the newest tick then."""
+    """What equal runs may do differently, and when (unix nanoseconds). ``tick`` is the newest tick then.
+
+    An episode's summary is what the run counted as finished, with the times it took.
+    """
 
     tick: int
     unix_ns: int
-    what: Batch | Mishap
+    what: Batch | Mishap | EpisodeSummary

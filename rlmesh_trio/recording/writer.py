@@ -36,6 +36,7 @@ from rlmesh_trio.recording.records import (
     parse_level,
 )
 from rlmesh_trio.recording.tick_codec import encode_tick
+from rlmesh_trio.report import EpisodeSummary
 
 __all__ = ("RecordingWriter",)
 
@@ -183,7 +184,7 @@ class RecordingWriter:
         """Record that the driver ended an episode: nothing, if it has ended."""
         self._episodes(self._ledger.end(lane, ordinal, end))
 
-    def record_decision(self, unix_ns: int, what: Batch | Mishap) -> None:
+    def record_decision(self, unix_ns: int, what: Batch | Mishap | EpisodeSummary) -> None:
         """Record something equal runs may do differently."""
         decision = Decision(self._ledger.ticks, unix_ns, what)
         self._add("/decision", encode_decision(decision))
@@ -240,9 +241,23 @@ class RecordingWriter:
         except OSError as error:
             raise self._refusal(error) from error
 
+    def break_off(self) -> None:
+        """End the episodes under way: nobody goes on with these attempts."""
+        self._episodes(self._ledger.finish())
+
+    def move(self, path: str) -> None:
+        """Put the file, what was recorded so far being on the disk, in place of whatever is at *path*."""
+        self.flush()
+        try:
+            os.fsync(self._file.fileno())
+            os.replace(self.path, path)
+        except OSError as error:
+            raise self._refusal(error) from error
+        self.path = path
+
     def finish(self) -> Footer:
         """End the episodes still under way, write the roots and the index, and close the file."""
-        self._episodes(self._ledger.finish())
+        self.break_off()
         footer = self._ledger.footer()
         try:
             self._add("/run", encode_footer(footer))

@@ -97,13 +97,14 @@ class Header(betterproto.Message):
 
 @dataclass(eq=False, repr=False)
 class EpisodeEntry(betterproto.Message):
-    """Where an episode lies in the file, and its root."""
+    """Where an episode lies in the file, its root, and its steps."""
 
     ordinal: int = betterproto.uint64_field(1)
     first_tick: int = betterproto.uint64_field(2)
     last_tick: int = betterproto.uint64_field(3)
     end: "End" = betterproto.enum_field(4)
     root: bytes = betterproto.bytes_field(5)
+    steps: int = betterproto.uint64_field(6)
 
 
 @dataclass(eq=False, repr=False)
@@ -194,6 +195,7 @@ class Decision(betterproto.Message):
     unix_ns: int = betterproto.int64_field(1)
     batch: "Batch" = betterproto.message_field(2, group="kind")
     incident: "Incident" = betterproto.message_field(3, group="kind")
+    summary: "Summary" = betterproto.message_field(4, group="kind")
 
 
 @dataclass(eq=False, repr=False)
@@ -227,3 +229,29 @@ class Incident(betterproto.Message):
     attempt: int = betterproto.uint32_field(3)
     error: str = betterproto.string_field(4)
     message: str = betterproto.string_field(5)
+    lane: Optional[int] = betterproto.uint32_field(6, optional=True)
+    episode_id: str = betterproto.string_field(7)
+
+
+@dataclass(eq=False, repr=False)
+class Summary(betterproto.Message):
+    """
+    What the run itself tells of an episode it has counted as finished: a run that goes on does not play it again.
+    """
+
+    ordinal: int = betterproto.uint64_field(1)
+    lane: int = betterproto.uint32_field(2)
+    seed: Optional[int] = betterproto.int64_field(3, optional=True)
+    trial_index: Optional[int] = betterproto.uint64_field(4, optional=True)
+    steps: int = betterproto.uint64_field(5)
+    cumulative_reward: Optional[float] = betterproto.double_field(6, optional=True)
+    terminated: bool = betterproto.bool_field(7)
+    truncated: bool = betterproto.bool_field(8)
+    duration_ms: int = betterproto.uint64_field(9)
+    success: Optional[bool] = betterproto.bool_field(10, optional=True)
+    """Unset where the env does not tell."""
+
+    predict_ms: Optional[float] = betterproto.double_field(11, optional=True)
+    """Means over its steps."""
+
+    step_ms: Optional[float] = betterproto.double_field(12, optional=True)
