@@ -1,7 +1,8 @@
 """Records a session: stands around its env, listens to its hooks, and if wished stands around its model.
 
 The env shows what was asked and answered, under ids; the hooks tell which episode an id is. A tick that begins episodes
-is therefore written when the next request goes to one of its lanes: by then the hooks have told.
+is therefore written when the next request goes to one of its lanes, or the model is asked about them: by then the hooks
+have told.
 """
 
 import logging
@@ -192,7 +193,10 @@ class Recorder:
 
     def _release(self, lanes: Sequence[int]) -> None:
         """Write what is held of *lanes*: who its episodes are is known, or they stand outside the budget."""
-        for held in [held for held in self._held if not set(lanes).isdisjoint(held.lanes)]:
+        self._write([held for held in self._held if not set(lanes).isdisjoint(held.lanes)])
+
+    def _write(self, due: Sequence[_Held]) -> None:
+        for held in due:
             begins = [self._ordinals.get(episode_id, 0) if episode_id else 0 for episode_id in held.ids]
             if held.reset is not None:
                 self._try(self._writer.record_reset, held.reset, held.reply, begins)
@@ -220,15 +224,31 @@ class Recorder:
 
     # What the model is asked and answers.
 
-    def predicted(
-        self, requests: Sequence[PredictRequest], replies: Sequence[PredictReply | Exception], took_ns: int
+    def model_asked(self, requests: Sequence[PredictRequest]) -> list[list[tuple[int, int]]]:
+        """By request, each about to go out, and row the ordinal of its episode and the step.
+
+        What they show stands in the file from now on.
+        """
+        if self._held:
+            shown = {info.episode_id for request in requests for info in request.episode_info if info.episode_id}
+            self._write([held for held in self._held if not shown.isdisjoint(held.ids)])
+        ordinal = self._ordinals.get
+        return [
+            [
+                (ordinal(info.episode_id, 0), step)
+                for info, step in zip(request.episode_info, request.episode_steps, strict=False)
+            ]
+            for request in requests
+        ]
+
+    def model_answered(
+        self, asked: Sequence[Sequence[tuple[int, int]]], replies: Sequence[PredictReply | Exception], took_ns: int
     ) -> None:
-        """One call to the model came back."""
+        """One call to the model came back; *asked* is from :meth:`model_asked`."""
         rows: list[BatchRow] = []
-        for number, (request, reply) in enumerate(zip(requests, replies, strict=False)):
+        for number, (episodes, reply) in enumerate(zip(asked, replies, strict=False)):
             frames = 0 if isinstance(reply, Exception) else len(reply.actions)
-            for info, step in zip(request.episode_info, request.episode_steps, strict=False):
-                rows.append(BatchRow(self._ordinals.get(info.episode_id, 0), step, number, frames))
+            rows += [BatchRow(*episode, number, frames) for episode in episodes]
         self._try(self._writer.record_decision, time.time_ns(), Batch(tuple(rows), took_ns))
 
 
@@ -312,9 +332,10 @@ class _RecordingModel:
         return reply
 
     async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
+        asked = self._recorder.model_asked(requests)
         started = time.perf_counter_ns()
         replies = await self._model.predict_group(requests)
-        self._recorder.predicted(requests, replies, time.perf_counter_ns() - started)
+        self._recorder.model_answered(asked, replies, time.perf_counter_ns() - started)
         return replies
 
 
