@@ -26,7 +26,18 @@ from rlmesh_trio.recording.records import (
 from rlmesh_trio.recording.tick_codec import encode_infos
 from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spaces import contract_from_wire, contract_to_wire
-from rlmesh_trio.wire.fields import encode_int64, encode_varint, length_prefixed, read_uint32, skip_field
+from rlmesh_trio.wire.fields import (
+    READ_FAULTS,
+    TRUNCATED,
+    encode_int64,
+    encode_varint,
+    length_prefixed,
+    malformed,
+    read_int64,
+    read_uint32,
+    read_varint,
+    skip_field,
+)
 from rlmesh_trio.wire.metadata import LazyMetadata
 from rlmesh_trio.wire.pb.rlmesh.spaces import v1 as spaces
 from rlmesh_trio.wire.pb.rlmesh_trio.recording import v1 as pb
@@ -252,10 +263,12 @@ def _encode_row(row: BatchRow) -> bytes:
 
 def decode_decision(data: bytes, tick: int) -> Decision:
     """Read a decision message that was logged at *tick*. Raises :exc:`~rlmesh_trio.errors.ProtocolError`."""
+    try:
+        if (batch := _read_batch(data, tick)) is not None:
+            return batch
+    except READ_FAULTS as fault:
+        raise malformed("a message of the channel /decision", fault) from None
     message = decode(pb.Decision, data, what="a message of the channel /decision")
-    if encoded_field(pb.Decision, data, "batch") is not None:
-        rows = tuple(BatchRow(row.ordinal, row.step, row.request, row.frames) for row in message.batch.rows)
-        return Decision(tick, message.unix_ns, Batch(rows, message.batch.took_ns))
     if encoded_field(pb.Decision, data, "summary") is not None:
         return Decision(tick, message.unix_ns, _read_summary(message.summary))
     told = message.incident
@@ -264,6 +277,43 @@ def decode_decision(data: bytes, tick: int) -> Decision:
         message.unix_ns,
         Mishap(told.kind, told.ordinal, told.attempt, told.error, told.message, told.lane, told.episode_id),
     )
+
+
+def _read_batch(data: bytes, tick: int) -> Decision | None:
+    """The decision in *data* if it is a batch as :func:`encode_decision` writes one."""
+    unix_ns, position = read_int64(data, 1) if data[:1] == b"\x08" else (0, 0)
+    if data[position : position + 1] != b"\x12":
+        return None
+    size, position = read_uint32(data, position + 1)
+    if position + size != len(data):
+        raise ProtocolError(TRUNCATED)
+    rows, took_ns = list[BatchRow](), 0
+    while position < len(data):
+        tag, position = read_uint32(data, position)
+        if tag == 0x0A:
+            size, position = read_uint32(data, position)
+            rows.append(_read_row(data, position, position + size))
+            position += size
+        elif tag == 0x10:
+            took_ns, position = read_int64(data, position)
+        else:
+            position = skip_field(data, tag, position)
+    if position != len(data):
+        raise ProtocolError(TRUNCATED)
+    return Decision(tick, unix_ns, Batch(tuple(rows), took_ns))
+
+
+def _read_row(data: bytes, position: int, end: int) -> BatchRow:
+    numbers = [0, 0, 0, 0]
+    while position < end:
+        tag, position = read_uint32(data, position)
+        if tag in (0x08, 0x10, 0x18, 0x20):
+            numbers[(tag >> 3) - 1], position = read_varint(data, position)
+        else:
+            position = skip_field(data, tag, position)
+    if position != end:
+        raise ProtocolError(TRUNCATED)
+    return BatchRow(*numbers)
 
 
 def _read_summary(told: pb.Summary) -> EpisodeSummary:

@@ -108,13 +108,14 @@ class Recording:
         """Everything between header and footer, in the order of recording."""
         return self._between(0, None)
 
-    def _between(self, first: int, last: int | None) -> Iterator[Entry]:
+    def _between(self, first: int, last: int | None, topic: str = "") -> Iterator[Entry]:
+        """What was recorded at these ticks, of *topic* alone if one is named: nothing else is decoded then."""
         spans = self.container.spans
         for span in spans[bisect_left(spans, first, key=lambda span: span.last) :]:
             if last is not None and span.first > last:
                 return
             for message in self._messages(span):
-                if message.tick >= first and (last is None or message.tick <= last) and message.topic != "/run":
+                if message.tick >= first and (last is None or message.tick <= last) and topic in ("", message.topic):
                     entry = self._decoded(message)
                     if entry is not None:
                         yield entry
@@ -135,16 +136,15 @@ class Recording:
 
     def ticks(self, first: int = 1, last: int | None = None) -> Iterator[Tick]:
         """The ticks of these numbers, *last* included, in order."""
-        return (entry for entry in self._between(first, last) if isinstance(entry, Tick))
+        return (entry for entry in self._between(first, last, "/tick") if isinstance(entry, Tick))
 
     def decisions(self) -> Iterator[Decision]:
         """The decisions alone, in order: ticks and episodes are not decoded for it."""
-        for span in self.container.spans:
-            for message in self._messages(span):
-                if message.topic == "/decision":
-                    entry = self._decoded(message)
-                    assert isinstance(entry, Decision)
-                    yield entry
+        return (entry for entry in self._between(0, None, "/decision") if isinstance(entry, Decision))
+
+    def told_episodes(self) -> Iterator[Episode]:
+        """Every attempt at an episode that the file says has ended, in order: ticks are not decoded for it."""
+        return (entry for entry in self._between(0, None, "/episode") if isinstance(entry, Episode))
 
     def episodes(self) -> list[Episode]:
         """Every attempt at an episode, in the order they ended; those under way where a file ends come last."""
