@@ -80,7 +80,11 @@ class Digester:
 
     def observation_rows(self, leaves: Leaves | None, rows: int) -> bytes:
         """Row by row, and in a row leaf by leaf, 16 bytes each."""
-        return b"".join(self._rows(self.observations, leaves, rows)) if leaves else b""
+        if not leaves:
+            return b""
+        if rows == 1 and len(leaves) == 1:
+            return self.digest(leaves[0])
+        return b"".join(self._rows(self.observations, leaves, rows))
 
     def action_rows(self, leaves: Leaves, rows: int) -> list[bytes]:
         """By row the digests of its leaves."""
@@ -89,8 +93,7 @@ class Digester:
     def _rows(self, cutter: RowCutter, leaves: Leaves, rows: int) -> list[bytes]:
         digest = self.digest
         if len(leaves) == 1:
-            leaf = leaves[0]
-            return [digest(leaf)] if rows == 1 else [digest(row[0]) for row in cutter.cut(leaves, rows)]
+            return [digest(leaves[0])] if rows == 1 else [digest(row[0]) for row in cutter.cut(leaves, rows)]
         return [b"".join([digest(leaf) for leaf in row]) for row in cutter.cut(leaves, rows)]
 
     def info_rows(self, infos: Metadata | None, rows: int) -> bytes:

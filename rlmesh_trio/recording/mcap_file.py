@@ -26,7 +26,6 @@ class Opcode:
 
 _MESSAGE_HEAD_BYTES: Final = 22
 _message_head: Final = struct.Struct("<BQHIQQ").pack
-_index_entry: Final = struct.Struct("<QQ").pack
 
 
 def _record(opcode: int, *parts: bytes) -> bytes:
@@ -44,11 +43,14 @@ def _sized(data: bytes) -> bytes:
 
 @attrs.define(eq=False)
 class _Channel:
-    """What the open chunk holds of one channel, and how many messages there are in all."""
+    """What the open chunk holds of one channel, and how many messages there are in all.
+
+    ``index`` has of each message two numbers: its time, and where in the chunk it stands.
+    """
 
     schema: bytes
     record: bytes
-    index: list[bytes] = attrs.field(factory=list[bytes])
+    index: list[int] = attrs.field(factory=list[int])
     messages: int = 0
 
 
@@ -97,8 +99,7 @@ class McapFile:
 
     def add(self, channel: int, time: int, data: bytes) -> None:
         """Add a message; the chunk ends with it if it has grown enough."""
-        known = self._channels[channel - 1]
-        known.index.append(_index_entry(time, self._size))
+        self._channels[channel - 1].index += (time, self._size)
         if not self._pending:
             self._first = time
             if self._begin is None:
@@ -134,8 +135,9 @@ class McapFile:
         for number, channel in enumerate(self._channels, 1):
             if channel.index:
                 offsets += struct.pack("<HQ", number, start + len(chunk) + len(indexes))
-                indexes += _record(Opcode.MESSAGE_INDEX, struct.pack("<H", number), _sized(b"".join(channel.index)))
-                channel.messages += len(channel.index)
+                entries = struct.pack(f"<{len(channel.index)}Q", *channel.index)
+                indexes += _record(Opcode.MESSAGE_INDEX, struct.pack("<H", number), _sized(entries))
+                channel.messages += len(channel.index) // 2
                 channel.index.clear()
         self._chunks.append(
             _record(

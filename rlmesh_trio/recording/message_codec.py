@@ -1,18 +1,13 @@
-"""The messages that come once or once an episode, as bytes: header, episodes, decisions, footer. Pure."""
+"""The messages that come once or once an episode, as bytes: header, episodes, footer. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-import attrs
-
 from rlmesh_trio.errors import ProtocolError, SpaceError
 from rlmesh_trio.messages import Metadata
 from rlmesh_trio.recording.records import (
     FORMAT_VERSION,
-    Batch,
-    BatchRow,
-    Decision,
     EndKind,
     Episode,
     EpisodeEntry,
@@ -20,22 +15,12 @@ from rlmesh_trio.recording.records import (
     Header,
     Kept,
     LevelName,
-    Mishap,
     SeedRuleName,
 )
 from rlmesh_trio.recording.tick_codec import encode_infos
-from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spaces import contract_from_wire, contract_to_wire
 from rlmesh_trio.wire.fields import (
-    READ_FAULTS,
-    TRUNCATED,
-    encode_int64,
-    encode_varint,
-    length_prefixed,
-    malformed,
-    read_int64,
     read_uint32,
-    read_varint,
     skip_field,
 )
 from rlmesh_trio.wire.metadata import LazyMetadata
@@ -45,10 +30,8 @@ from rlmesh_trio.wire.strict import decode, encode, encoded_field, relay_field
 
 __all__ = (
     "ForeignVersion",
-    "decode_decision",
     "decode_episode",
     "decode_run",
-    "encode_decision",
     "encode_episode",
     "encode_footer",
     "encode_header",
@@ -58,10 +41,7 @@ _LEVELS: Final[Mapping[LevelName, int]] = {"digest": 1, "ring": 2, "full": 3}
 _SEED_RULES: Final[Mapping[SeedRuleName, int]] = {"by=slot": 1, "by=lane": 2}
 _ENDS: Final[Mapping[EndKind, int]] = {"terminated": 1, "truncated": 2, "capped": 3, "interrupted": 4, "error": 5}
 
-_RENAMED: Final = {"episode_index": "ordinal", "env_index": "lane", "step_count": "steps"}
-_SUMMARY_NAMES: Final = {name: _RENAMED.get(name, name) for name in attrs.fields_dict(EpisodeSummary)}
 _KEPT_TAG: Final = 14 << 3 | 2
-_ROW_TAGS: Final = (b"\x08", b"\x10", b"\x18", b"\x20")
 
 T = TypeVar("T")
 
@@ -239,82 +219,3 @@ def _read_kept(data: bytes) -> Kept:
         observation=tuple(map(bytes, message.observation.leaves)) if has_observation else None,
         infos=None if infos is None else LazyMetadata(infos),
     )
-
-
-def encode_decision(decision: Decision) -> bytes:
-    """A decision message; its tick is the log time of the message and not in it. Batches come often: they are quick."""
-    match decision.what:
-        case Batch(rows, took_ns):
-            parts = [length_prefixed(b"\x0a", _encode_row(row)) for row in rows]
-            batch = b"".join(parts) + b"\x10" + encode_int64(took_ns)
-            return b"\x08" + encode_int64(decision.unix_ns) + length_prefixed(b"\x12", batch)
-        case Mishap() as mishap:
-            incident = pb.Incident(**attrs.asdict(mishap))
-            return encode(pb.Decision(unix_ns=decision.unix_ns, incident=incident))
-        case EpisodeSummary() as told:
-            fields = {there: getattr(told, name) for name, there in _SUMMARY_NAMES.items()}
-            return encode(pb.Decision(unix_ns=decision.unix_ns, summary=pb.Summary(**fields)))
-
-
-def _encode_row(row: BatchRow) -> bytes:
-    numbers = (row.ordinal, row.step, row.request, row.frames)
-    return b"".join(tag + encode_varint(number) for tag, number in zip(_ROW_TAGS, numbers, strict=True))
-
-
-def decode_decision(data: bytes, tick: int) -> Decision:
-    """Read a decision message that was logged at *tick*. Raises :exc:`~rlmesh_trio.errors.ProtocolError`."""
-    try:
-        if (batch := _read_batch(data, tick)) is not None:
-            return batch
-    except READ_FAULTS as fault:
-        raise malformed("a message of the channel /decision", fault) from None
-    message = decode(pb.Decision, data, what="a message of the channel /decision")
-    if encoded_field(pb.Decision, data, "summary") is not None:
-        return Decision(tick, message.unix_ns, _read_summary(message.summary))
-    told = message.incident
-    return Decision(
-        tick,
-        message.unix_ns,
-        Mishap(told.kind, told.ordinal, told.attempt, told.error, told.message, told.lane, told.episode_id),
-    )
-
-
-def _read_batch(data: bytes, tick: int) -> Decision | None:
-    """The decision in *data* if it is a batch as :func:`encode_decision` writes one."""
-    unix_ns, position = read_int64(data, 1) if data[:1] == b"\x08" else (0, 0)
-    if data[position : position + 1] != b"\x12":
-        return None
-    size, position = read_uint32(data, position + 1)
-    if position + size != len(data):
-        raise ProtocolError(TRUNCATED)
-    rows, took_ns = list[BatchRow](), 0
-    while position < len(data):
-        tag, position = read_uint32(data, position)
-        if tag == 0x0A:
-            size, position = read_uint32(data, position)
-            rows.append(_read_row(data, position, position + size))
-            position += size
-        elif tag == 0x10:
-            took_ns, position = read_int64(data, position)
-        else:
-            position = skip_field(data, tag, position)
-    if position != len(data):
-        raise ProtocolError(TRUNCATED)
-    return Decision(tick, unix_ns, Batch(tuple(rows), took_ns))
-
-
-def _read_row(data: bytes, position: int, end: int) -> BatchRow:
-    numbers = [0, 0, 0, 0]
-    while position < end:
-        tag, position = read_uint32(data, position)
-        if tag in (0x08, 0x10, 0x18, 0x20):
-            numbers[(tag >> 3) - 1], position = read_varint(data, position)
-        else:
-            position = skip_field(data, tag, position)
-    if position != end:
-        raise ProtocolError(TRUNCATED)
-    return BatchRow(*numbers)
-
-
-def _read_summary(told: pb.Summary) -> EpisodeSummary:
-    return EpisodeSummary(**{name: getattr(told, there) for name, there in _SUMMARY_NAMES.items()})

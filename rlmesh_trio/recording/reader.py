@@ -9,9 +9,10 @@ from typing import Final, Self
 
 from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.recording.container import Container, Message, Span
+from rlmesh_trio.recording.decision_codec import decode_decision
 from rlmesh_trio.recording.digests import Digester
 from rlmesh_trio.recording.ledger import Ledger
-from rlmesh_trio.recording.message_codec import ForeignVersion, decode_decision, decode_episode, decode_run
+from rlmesh_trio.recording.message_codec import ForeignVersion, decode_episode, decode_run
 from rlmesh_trio.recording.records import Decision, Episode, EpisodeEntry, Footer, Header, Tick
 from rlmesh_trio.recording.rows import Row, rows_of
 from rlmesh_trio.recording.tick_codec import decode_tick

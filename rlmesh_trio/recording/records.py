@@ -5,7 +5,7 @@ noted and never compared. A *tick* is one request to the env with its answer; it
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import attrs
 
@@ -161,8 +161,7 @@ class Footer:
     episodes: tuple[EpisodeEntry, ...]
 
 
-@attrs.frozen
-class BatchRow:
+class BatchRow(NamedTuple):
     """One row of a model batch: its episode and step, which of the batch's requests it came with, frames answered."""
 
     ordinal: int

@@ -38,22 +38,17 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
 
     The times in episode records are left off, so that equal runs make equal ticks. Raises what encoding a request does.
     """
-    reset, reply = tick.reset, tick.reply
+    reset, reply, action = tick.reset, tick.reply, tick.action
+    parts: list[Leaf] = [b"\x08", encode_varint(tick.number), _places(tick.lanes, tick.episodes, tick.begins)]
     if reset is not None:
-        request = encode_reset("", reset)
+        parts.append(length_prefixed(b"\x2a", encode_reset("", reset)))
     elif full and tick.target is not None:
-        request = encode_step("", tick.action, tick.target)
+        parts.append(length_prefixed(b"\x2a", encode_step("", action, tick.target)))
+    elif len(action) == 1 and type(action[0]) is bytes:
+        parts += (_before_one_leaf(len(action[0])), action[0])
     else:
-        pieces, size = encode_leaves(b"\x0a", tick.action)
-        request = b"".join((b"\x12", encode_varint(size), *pieces))
-    parts = [
-        b"\x08",
-        encode_varint(tick.number),
-        _places(tick.lanes, tick.episodes, tick.begins),
-        b"\x2a",
-        encode_varint(len(request)),
-        request,
-    ]
+        pieces, size = encode_leaves(b"\x0a", action)
+        parts.append(length_prefixed(b"\x2a", b"".join((b"\x12", encode_varint(size), *pieces))))
     if reply is not None and not full and reset is None and _is_of_one_row(reply):
         flags = reply.terminated_mask, reply.truncated_mask
         parts.append(_pack_one_row(_ONE_ROW, reply.rewards[0], b"\x1a\x01", flags[0], b"\x22\x01", flags[1]))
@@ -73,6 +68,14 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
 
 def _is_of_one_row(reply: EnvReply) -> bool:
     return len(reply.rewards) == 1 and len(reply.terminated_mask) == 1 and len(reply.truncated_mask) == 1
+
+
+@lru_cache(maxsize=4096)
+def _before_one_leaf(size: int) -> bytes:
+    """What stands in a step's tick before the action's only leaf, which is *size* bytes long."""
+    pieces, length = encode_leaves(b"\x0a", [bytes(size)])
+    request = b"".join((b"\x12", encode_varint(length), *pieces))
+    return length_prefixed(b"\x2a", request)[:-size] if size else length_prefixed(b"\x2a", request)
 
 
 @lru_cache(maxsize=4096)

@@ -17,11 +17,12 @@ import attrs
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.observers.extras import load_extra
+from rlmesh_trio.recording.decision_codec import encode_decision
 from rlmesh_trio.recording.digests import Digester
 from rlmesh_trio.recording.errors import RecordingError
 from rlmesh_trio.recording.ledger import Ledger
 from rlmesh_trio.recording.mcap_file import McapFile
-from rlmesh_trio.recording.message_codec import encode_decision, encode_episode, encode_footer, encode_header
+from rlmesh_trio.recording.message_codec import encode_episode, encode_footer, encode_header
 from rlmesh_trio.recording.records import (
     CHANNELS,
     PROFILE,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.recording import Batch, BatchRow, Decision
-from rlmesh_trio.recording.message_codec import decode_decision, encode_decision
+from rlmesh_trio.recording.decision_codec import decode_decision, encode_decision
 from rlmesh_trio.wire.pb.rlmesh_trio.recording import v1 as pb
 
 NUMBERS = st.integers(0, 2**32 - 1)
