@@ -35,7 +35,8 @@ class LeafDifference:
 
     ``values`` and ``bits`` hold the first element that differs on both sides (recorded, now), at ``index``; they are
     empty where only digests are known. ``ulps``, ``absolute`` and ``relative`` are those of the element furthest apart,
-    ``None`` for what is no float. ``differing`` of ``size`` elements differ.
+    ``None`` for what is no float; beside an infinity or NaN they are ``None``, infinity and infinity. ``differing`` of
+    ``size`` elements differ. ``scale`` is the largest finite magnitude in the recorded leaf, ``None`` for no float.
     """
 
     part: Part
@@ -48,6 +49,7 @@ class LeafDifference:
     relative: float | None = None
     differing: int = 0
     size: int = 0
+    scale: float | None = None
     tolerated: bool = False
 
 
@@ -73,7 +75,8 @@ class Divergence:
     """One episode whose last attempts differ: ``first`` in any bit, ``beyond`` for the first time past the tolerance.
 
     ``later`` are some of the differences that follow, to show whether they grow. Pairs are (recorded, now).
-    ``values_known`` is false where the two sides have only digests in common at the first difference.
+    ``values_known`` is false where the two sides have only digests in common at the first difference. ``equal_before``
+    counts the compared episodes of smaller ordinals that have no divergence.
     """
 
     ordinal: int
@@ -87,21 +90,27 @@ class Divergence:
     lanes: tuple[int, int] = (0, 0)
     shape: Shape = "sudden"
     values_known: bool = True
+    equal_before: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
     """Two recordings compared. ``missing`` are ordinals only the recorded side has, ``surplus`` those only the new has.
 
-    ``compared`` counts episodes that both have; ``divergences`` are by ordinal. ``run_roots`` are empty where a file
-    has no end.
+    ``compared`` counts episodes that both have, ``steps`` the steps of them that both went; ``divergences`` are by
+    ordinal. ``unfinished`` are ordinals that were equal as far as the shorter side goes, which was interrupted there.
+    ``tolerance`` is the standard that was applied, as a text. ``run_roots`` are empty where a file has no end.
+    ``headers`` are the facts about the two runs that differ, and decide nothing.
     """
 
     contract: tuple[FieldDifference, ...] = ()
     compared: int = 0
+    steps: int = 0
     missing: tuple[int, ...] = ()
     surplus: tuple[int, ...] = ()
+    unfinished: tuple[int, ...] = ()
     divergences: tuple[Divergence, ...] = ()
+    tolerance: str = "exact"
     run_roots: tuple[bytes, bytes] = (b"", b"")
     headers: Mapping[str, tuple[str, str]] = attrs.field(factory=dict[str, tuple[str, str]])
 

@@ -1,0 +1,213 @@
+"""Two recordings compared: where each episode first differs, in any bit and beyond the tolerance.
+
+Episodes are paired by ordinal. Equal roots say that episodes are equal, and nothing of them is read; the others are
+read once, both sides side by side. An episode that was interrupted on one side is compared as far as both go. Requests
+that were never answered are passed over.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import attrs
+
+from rlmesh_trio.errors import InvalidSpec
+from rlmesh_trio.recording import EpisodeEntry, Header, Recording
+from rlmesh_trio.replay.contracts import header_differences, header_facts
+from rlmesh_trio.replay.findings import Comparison, Divergence, StepDifference
+from rlmesh_trio.replay.leaves import unlike
+from rlmesh_trio.replay.names import leaf_names
+from rlmesh_trio.replay.shapes import shape_of
+from rlmesh_trio.replay.steps import Seen, StepComparison
+from rlmesh_trio.replay.tolerance import Tolerance, parse_tolerance
+
+__all__ = ("compare",)
+
+_LATER: Final = (1, 8, 32, 128)
+"""How many steps after the first difference growth is looked at."""
+
+_NO_STEP, _A_STEP = "no step", "a step"
+
+
+def compare(
+    recorded: Recording,
+    now: Recording,
+    *,
+    tolerance: Tolerance | None = None,
+    ignored: Sequence[str] = (),
+    episodes: Collection[int] | None = None,
+) -> Comparison:
+    """Compare *now* with what was *recorded*: all episodes, or the *episodes* of these ordinals.
+
+    *tolerance* is by default the one in the recorded header. Leaves and infos that either header leaves out are left
+    out, and so are those that *ignored* names, as ``obs.image``, ``reward`` or ``info.x``; with digests alone, infos
+    are left out only as a whole. A contract that differs is told, and what both declare is compared nevertheless.
+
+    Raises :exc:`InvalidSpec` for a tolerance, a name or an ordinal that means nothing here, and
+    :exc:`~rlmesh_trio.recording.RecordingError` where a file is damaged.
+    """
+    header = recorded.header
+    if tolerance is None:
+        tolerance = parse_tolerance((header.tolerance,))
+    by_step = StepComparison(header, now.header, tolerance, ignored)
+    before, after = (_chosen(recording.entries, episodes) for recording in (recorded, now))
+    if episodes is not None and (nobodys := sorted(set(episodes) - before.keys() - after.keys())):
+        raise InvalidSpec(f"neither {recorded.path} nor {now.path} has an episode {nobodys[0]}")
+    roots_tell = _roots_tell(header, now.header)
+    both = sorted(before.keys() & after.keys())
+    divergences: list[Divergence] = []
+    unfinished: list[int] = []
+    steps = 0
+    for place, ordinal in enumerate(both):
+        entries = before[ordinal], after[ordinal]
+        steps += min(entry.steps for entry in entries)
+        if roots_tell and entries[0].root == entries[1].root:
+            continue
+        found = _Episode(recorded, now, entries, by_step).divergence()
+        if found is not None:
+            divergences.append(attrs.evolve(found, equal_before=place - len(divergences)))
+        elif (entries[0].end, entries[0].steps) != (entries[1].end, entries[1].steps):
+            unfinished.append(ordinal)
+    return Comparison(
+        contract=header_differences(header, now.header),
+        compared=len(both),
+        steps=steps,
+        missing=tuple(sorted(before.keys() - after.keys())),
+        surplus=tuple(sorted(after.keys() - before.keys())),
+        unfinished=tuple(unfinished),
+        divergences=tuple(divergences),
+        tolerance=str(tolerance),
+        run_roots=(_run_root(recorded), _run_root(now)),
+        headers=_unlike_facts(header, now.header),
+    )
+
+
+def _chosen(entries: dict[int, EpisodeEntry], wanted: Collection[int] | None) -> dict[int, EpisodeEntry]:
+    return entries if wanted is None else {ordinal: entries[ordinal] for ordinal in set(wanted) & entries.keys()}
+
+
+def _run_root(recording: Recording) -> bytes:
+    return b"" if recording.footer is None else recording.footer.run_root
+
+
+def _roots_tell(recorded: Header, now: Header) -> bool:
+    """Whether roots cover the same leaves on both sides."""
+    names = [leaf_names("obs", header.contract.observation_space) for header in (recorded, now)]
+    return names[0] == names[1] and set(recorded.unstable_leaves) == set(now.unstable_leaves)
+
+
+def _unlike_facts(recorded: Header, now: Header) -> dict[str, tuple[str, str]]:
+    facts = header_facts(recorded), header_facts(now)
+    names = dict.fromkeys((*facts[0], *facts[1]))
+    pairs = {name: (facts[0].get(name, ""), facts[1].get(name, "")) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+class _Side:
+    """One side's answered rows of an episode, and what those taken so far amount to."""
+
+    def __init__(self, recording: Recording, entry: EpisodeEntry) -> None:
+        self.entry = entry
+        self.steps = 0
+        self.total = 0.0
+        self.lane = 0
+        self.seed: int | None = None
+        self._rows = (row for row in recording.rows(entry.ordinal) if row.answered)
+        is_ring = recording.header.level == "ring"
+        self._kept = {kept.tick: kept for kept in recording.episode(entry.ordinal).kept} if is_ring else {}
+
+    def next(self) -> Seen | None:
+        """The next row; ``None`` after the last."""
+        row = next(self._rows, None)
+        if row is None:
+            return None
+        self.lane = row.lane
+        if row.reset is not None:
+            self.seed = next(iter(row.reset.seeds), None)
+        elif row.error is None:
+            self.steps += 1
+            self.total += row.reward or 0.0
+        return Seen(row, self._kept.get(row.tick))
+
+
+class _Episode:
+    """One episode of two recordings, whose *entries* do not say that it is the same."""
+
+    def __init__(
+        self,
+        recorded: Recording,
+        now: Recording,
+        entries: tuple[EpisodeEntry, EpisodeEntry],
+        by_step: StepComparison,
+    ) -> None:
+        self._recorded = _Side(recorded, entries[0])
+        self._now = _Side(now, entries[1])
+        self._by_step = by_step
+        self._first: StepDifference | None = None
+        self._beyond: StepDifference | None = None
+        self._main: StepDifference | None = None
+        self._later: list[StepDifference] = []
+
+    def divergence(self) -> Divergence | None:
+        """Read both sides to their ends; ``None`` if nothing differs that counts."""
+        a, b = self._recorded, self._now
+        while True:
+            recorded, now = a.next(), b.next()
+            if recorded is None or now is None:
+                break
+            self._compare(a.steps + (recorded.row.error is not None), recorded, now)
+        self._compare_ends(recorded, now)
+        for side in (a, b):
+            while side.next() is not None:
+                pass
+        first = self._first
+        if first is None:
+            return None
+        return Divergence(
+            ordinal=a.entry.ordinal,
+            seed=a.seed,
+            first=first,
+            beyond=self._beyond,
+            later=tuple(self._later),
+            steps=(a.steps, b.steps),
+            ends=(a.entry.end, b.entry.end),
+            returns=(a.total, b.total),
+            lanes=(a.lane, b.lane),
+            shape=shape_of(self._main),
+            values_known=all(leaf.values is not None for leaf in first.leaves),
+        )
+
+    def _compare(self, step: int, recorded: Seen, now: Seen) -> None:
+        first = self._first
+        is_later = first is not None and step - first.step in _LATER
+        if None not in (first, self._beyond, self._main) and not is_later:
+            return
+        found = self._by_step.difference(step, recorded, now)
+        if is_later:
+            self._later.append(found or StepDifference(step, ()))
+        if found is None:
+            return
+        if found.tolerated or self._by_step.tolerance.is_exact:
+            self._note(found, found)
+        else:
+            self._note(found, self._by_step.difference(step, recorded, now, past=True) or found)
+
+    def _note(self, found: StepDifference, past: StepDifference) -> None:
+        self._first = self._first or found
+        if self._beyond is None and not past.tolerated:
+            self._beyond = past
+        if self._main is None and any(leaf.part != "info" for leaf in found.leaves):
+            self._main = found
+
+    def _compare_ends(self, recorded: Seen | None, now: Seen | None) -> None:
+        """What it means that one side has no row any more, or neither."""
+        a, b = self._recorded, self._now
+        shorter = a if recorded is None else b
+        if recorded is None and now is None:
+            ends = a.entry.end, b.entry.end
+            if ends[0] != ends[1] and "interrupted" not in ends:
+                found = StepDifference(a.steps, (unlike("flag", "end", *ends),))
+                self._note(found, found)
+        elif shorter.entry.end != "interrupted":
+            sides = [_NO_STEP if side is None else _A_STEP for side in (recorded, now)]
+            found = StepDifference(shorter.steps + 1, (unlike("length", "steps", *sides),))
+            self._note(found, found)
