@@ -1,0 +1,37 @@
+"""What keeps a recording from being played again: another env or edition, or a recording that does not allow it."""
+
+from collections.abc import Sequence
+from textwrap import shorten
+
+from rlmesh_trio.errors import SessionError
+from rlmesh_trio.replay.findings import FieldDifference
+
+__all__ = ("ContractChanged", "NotReplayable")
+
+_SHOWN = 80
+
+
+class ContractChanged(SessionError):
+    """What is live is not what was recorded; ``differences`` says by which fields. Nothing was reset or asked."""
+
+    def __init__(self, differences: Sequence[FieldDifference]) -> None:
+        super().__init__(tuple(differences))
+        self.differences = tuple(differences)
+
+    def __str__(self) -> str:
+        told = [
+            f"{each.path} was {shorten(each.recorded, _SHOWN)} and is {shorten(each.now, _SHOWN)}"
+            for each in self.differences
+        ]
+        return f"this is not what was recorded: {'; '.join(told)} (force plays it all the same)"
+
+
+class NotReplayable(SessionError):
+    """The recording cannot be played in this way; ``why`` is one line that says what would be needed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"not replayable: {self.why}"
