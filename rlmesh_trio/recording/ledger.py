@@ -22,6 +22,7 @@ from rlmesh_trio.wire.metadata import encode_metadata
 __all__ = ("Ledger",)
 
 _TERMINATED, _TRUNCATED, _HAS_FLAGS, _HAS_REWARD = 1, 2, 4, 8
+_ENDED = _TERMINATED | _TRUNCATED
 _step_head: Final = struct.Struct("<cBdII").pack
 _begin_head: Final = struct.Struct("<cBqII").pack
 _end_facts: Final = struct.Struct("<cQd").pack
@@ -92,33 +93,52 @@ class Ledger:
         return ended
 
     def _take_step(self, tick: Tick) -> list[Episode]:
-        ended: list[Episode] = []
         reply, rows = tick.reply, len(tick.lanes)
         actions = self._digester.action_rows(tick.action, rows)
-        observation_width = len(tick.observation_digests) // rows if rows else 0
+        if rows == 1 and reply is not None and not tick.begins:
+            return self._advance(tick, reply, 0, actions[0], tick.observation_digests, tick.info_digests)
+        ended: list[Episode] = []
+        width = len(tick.observation_digests) // rows if rows else 0
         for row, lane in enumerate(tick.lanes):
-            episode = self._open.get(lane)
+            if reply is None:
+                self._note_failure(lane, tick, actions[row])
+                continue
             begins = tick.begins[row] if tick.begins else 0
-            if episode is not None:
-                episode.last_tick = tick.number
-                if reply is None:
-                    self._note_failure(lane, tick, actions[row])
-                    continue
-                observed = b""
-                if not begins:
-                    start = row * observation_width
-                    observed = self._in_root(tick.observation_digests[start : start + observation_width])
-                start = row * DIGEST_BYTES
-                flags = _account(episode, reply, row, actions[row], observed, tick.info_digests[start : start + 16])
-                if episode.newest is not None:
-                    episode.newest.append((tick, row))
-                end = self._end_by(episode, reply, flags)
-                if end is not None:
-                    ended.append(self._end(lane, end))
-            if begins and reply is not None:
+            observed = b"" if begins else tick.observation_digests[row * width : (row + 1) * width]
+            infos = tick.info_digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES]
+            ended += self._advance(tick, reply, row, actions[row], observed, infos)
+            if begins:
                 ended += self._close(lane)
                 ended += self._begin(tick, row, rows)
         return ended
+
+    def _advance(
+        self, tick: Tick, reply: EnvReply, row: int, action: bytes, observed: bytes, infos: bytes
+    ) -> list[Episode]:
+        """Count one step of the episode under way on the lane of *row*; that episode, if it ends with it."""
+        episode = self._open.get(tick.lanes[row])
+        if episode is None:
+            return []
+        rewards, terminated, truncated = reply.rewards, reply.terminated_mask, reply.truncated_mask
+        flags, reward = 0, 0.0
+        if row < len(rewards):
+            flags, reward = _HAS_REWARD, rewards[row]
+            episode.cumulative_reward += reward
+        if row < len(terminated):
+            flags |= _HAS_FLAGS | _TERMINATED if terminated[row] else _HAS_FLAGS
+        if row < len(truncated):
+            flags |= _HAS_FLAGS | _TRUNCATED if truncated[row] else _HAS_FLAGS
+        if self._stable is not None:
+            observed = self._in_root(observed)
+        episode.last_tick = tick.number
+        episode.steps += 1
+        if episode.error or episode.unanswered:
+            episode.error, episode.unanswered = "", False
+        episode.hash.update(_step_head(b"S", flags, reward, len(action), len(observed)) + action + observed + infos)
+        if episode.newest is not None:
+            episode.newest.append((tick, row))
+        end = self._end_by(episode, reply, flags) if flags & _ENDED or reply.completed else None
+        return [] if end is None else [self._end(episode.lane, end)]
 
     def _note_failure(self, lane: int, tick: Tick, action: bytes = b"") -> None:
         episode = self._open.get(lane)
@@ -247,21 +267,3 @@ class Ledger:
         for entry in entries:
             root.update(_entry(entry.ordinal) + entry.root)
         return Footer(root.digest(), self.ticks, entries)
-
-
-def _account(episode: _Open, reply: EnvReply, row: int, action: bytes, observed: bytes, infos: bytes) -> int:
-    """Count one step of *episode*; its flags."""
-    flags, reward = 0, 0.0
-    if row < len(reply.rewards):
-        flags, reward = _HAS_REWARD, reply.rewards[row]
-        episode.cumulative_reward += reward
-    terminated, truncated = reply.terminated_mask, reply.truncated_mask
-    if row < len(terminated):
-        flags |= _HAS_FLAGS | (_TERMINATED if terminated[row] else 0)
-    if row < len(truncated):
-        flags |= _HAS_FLAGS | (_TRUNCATED if truncated[row] else 0)
-    episode.steps += 1
-    episode.error = ""
-    episode.unanswered = False
-    episode.hash.update(_step_head(b"S", flags, reward, len(action), len(observed)) + action + observed + infos)
-    return flags

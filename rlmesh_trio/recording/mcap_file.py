@@ -61,7 +61,9 @@ class McapFile:
     """
 
     def __init__(self, stream: BinaryIO, *, profile: str, library: str, chunk_bytes: int) -> None:
-        self._compress: Any = load_extra("zstandard", extra="mcap", wanted_by="a recording").ZstdCompressor().compress
+        self._compress: Any = (
+            load_extra("zstandard", extra="mcap", wanted_by="a recording").ZstdCompressor(level=1).compress
+        )
         self._stream = stream
         self._chunk_bytes = chunk_bytes
         self._position = 0

@@ -178,7 +178,11 @@ class Recorder:
     def step_answered(self, action: Leaves, target: StepTarget, fresh: tuple[str, ...], reply: EnvReply) -> None:
         """*target* was stepped; *fresh* is from :meth:`step_asked`."""
         if not fresh:
-            self._try(self._writer.record_step, action, reply, target)
+            if self.failure is None and not self._finished:
+                try:
+                    self._writer.record_step(action, reply, target)
+                except RecordingError as failure:
+                    self._give_up(failure)
             return
         lanes = target.env_indices or self._all_lanes
         self._ids.update((lane, episode_id) for lane, episode_id in zip(lanes, fresh, strict=False) if episode_id)
@@ -224,8 +228,8 @@ class Recorder:
 
     # What the model is asked and answers.
 
-    def model_asked(self, requests: Sequence[PredictRequest]) -> list[list[tuple[int, int]]]:
-        """By request, each about to go out, and row the ordinal of its episode and the step.
+    def model_asked(self, requests: Sequence[PredictRequest]) -> list[tuple[int, int, int]]:
+        """By row of *requests*, which are about to go out: its episode's ordinal, the step, and the request's place.
 
         What they show stands in the file from now on.
         """
@@ -234,22 +238,19 @@ class Recorder:
             self._write([held for held in self._held if not shown.isdisjoint(held.ids)])
         ordinal = self._ordinals.get
         return [
-            [
-                (ordinal(info.episode_id, 0), step)
-                for info, step in zip(request.episode_info, request.episode_steps, strict=False)
-            ]
-            for request in requests
+            (ordinal(info.episode_id, 0), step, number)
+            for number, request in enumerate(requests)
+            for info, step in zip(request.episode_info, request.episode_steps, strict=False)
         ]
 
     def model_answered(
-        self, asked: Sequence[Sequence[tuple[int, int]]], replies: Sequence[PredictReply | Exception], took_ns: int
+        self, asked: Sequence[tuple[int, int, int]], replies: Sequence[PredictReply | Exception], took_ns: int
     ) -> None:
         """One call to the model came back; *asked* is from :meth:`model_asked`."""
-        rows: list[BatchRow] = []
-        for number, (episodes, reply) in enumerate(zip(asked, replies, strict=False)):
-            frames = 0 if isinstance(reply, Exception) else len(reply.actions)
-            rows += [BatchRow(*episode, number, frames) for episode in episodes]
-        self._try(self._writer.record_decision, time.time_ns(), Batch(tuple(rows), took_ns))
+        frames = [0 if isinstance(reply, Exception) else len(reply.actions) for reply in replies]
+        frames += [0] * (len(asked) - len(frames))
+        rows = tuple([BatchRow(ordinal, step, number, frames[number]) for ordinal, step, number in asked])
+        self._try(self._writer.record_decision, time.time_ns(), Batch(rows, took_ns))
 
 
 class _RecorderHooks(Hooks):

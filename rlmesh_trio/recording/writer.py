@@ -158,24 +158,24 @@ class RecordingWriter:
         """
         ledger = self._ledger
         lanes = (target.env_indices if target is not None else ()) or self._lanes
-        ordinal_on = ledger.ordinal_on
-        episodes = (ordinal_on(lanes[0]),) if len(lanes) == 1 else tuple(map(ordinal_on, lanes))
-        tick = Tick(
-            number=ledger.ticks + 1,
-            lanes=lanes,
-            episodes=episodes if any(episodes) else (),
-            begins=tuple(begins) if begins and any(begins) else (),
-            action=action,
-            target=target,
+        if len(lanes) == 1:
+            ordinal = ledger.ordinal_on(lanes[0])
+            episodes = (ordinal,) if ordinal else ()
+        else:
+            episodes = tuple(map(ledger.ordinal_on, lanes))
+            episodes = episodes if any(episodes) else ()
+        begun = tuple(begins) if begins and any(begins) else ()
+        self._record(
+            Tick(number=ledger.ticks + 1, lanes=lanes, episodes=episodes, begins=begun, action=action, target=target),
+            answer,
         )
-        self._record(tick, answer)
 
     def _record(self, tick: Tick, answer: EnvReply | EndpointError | None) -> None:
         if isinstance(answer, EnvReply):
             tick.reply = answer
-            rows = len(tick.lanes)
-            tick.observation_digests = self._digester.observation_rows(answer.observation, rows)
-            tick.info_digests = self._digester.info_rows(answer.infos, rows)
+            rows, digester = len(tick.lanes), self._digester
+            tick.observation_digests = digester.observation_rows(answer.observation, rows)
+            tick.info_digests = digester.info_rows(answer.infos, rows)
         else:
             tick.error = answer
         if ended := self._write(tick):
