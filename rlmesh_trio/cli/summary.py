@@ -29,15 +29,15 @@ def summary_rows(report: Report, wall_seconds: float, *, asked: int, lanes: int,
     returns = spread_of([episode.cumulative_reward for episode in episodes])
     lengths = spread_of([episode.step_count for episode in episodes])
     if returns is not None and lengths is not None:
-        rows += [("return", _spread(returns)), ("length", _spread(lengths))]
+        rows += [("return", spread_text(returns)), ("length", spread_text(lengths))]
         rows.append(("success", _success(report)))
     steps, pace = lane_steps(played), steps_per_second(played, wall_seconds)
-    rows.append(("steps", f"{steps:,} in {_seconds(wall_seconds)} s, {_number(pace)} steps/s"))
+    rows.append(("steps", f"{steps:,} in {_seconds(wall_seconds)} s, {number_text(pace)} steps/s"))
     times = step_times(played, report.telemetry)
     if times is not None:
         rest = "engine" if lanes == 1 else "engine and waiting"
         spent = (("env", times.env), ("model", times.model), (rest, times.rest))
-        rows.append(("time per step", ", ".join(f"{what} {_number(ms)} ms" for what, ms in spent)))
+        rows.append(("time per step", ", ".join(f"{what} {number_text(ms)} ms" for what, ms in spent)))
     if report.incidents:
         rows.append(("recovered", _recovered(report.incidents)))
     return rows
@@ -73,12 +73,13 @@ def _percent(share: float) -> str:
     return f"{share * 100:.3g}"
 
 
-def _spread(spread: Spread) -> str:
-    deviation = "" if spread.deviation is None else f" ± {_number(spread.deviation)}"
-    return f"{_number(spread.mean)}{deviation} (min {_number(spread.low)}, max {_number(spread.high)})"
+def spread_text(spread: Spread) -> str:
+    """Mean, deviation if there is one, and range."""
+    deviation = "" if spread.deviation is None else f" ± {number_text(spread.deviation)}"
+    return f"{number_text(spread.mean)}{deviation} (min {number_text(spread.low)}, max {number_text(spread.high)})"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """Four significant digits, thousands grouped; no exponent between 0.0001 and 10^8."""
     if math.isfinite(value) and 1000 <= abs(value) < 1e8:
         return f"{value:,.0f}"
