@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LEROBOT := .venv-lerobot
+LEROBOT_STAMP := $(LEROBOT)/.installed
 
-.PHONY: demo test unit soak lint type proto proto-check bench clean
+.PHONY: demo test test-lerobot unit soak lint type proto proto-check bench clean
 
 demo: $(STAMP)
 	$(BIN)/rlmesh-trio run CartPole-v1 --episodes 64 --lanes 8 --seed 7
@@ -12,6 +14,10 @@ test: lint type unit
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest
+
+# LeRobot brings torch (some gigabytes) and other versions of packages than the lock's.
+test-lerobot: $(LEROBOT_STAMP)
+	$(LEROBOT)/bin/python -m pytest -W ignore tests/lerobot_loader/load_with_lerobot.py
 
 soak: $(STAMP)
 	$(BIN)/python -m rlmesh_trio.testing.soak
@@ -38,5 +44,11 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev]'
 	touch $@
 
+$(LEROBOT_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(LEROBOT)
+	$(LEROBOT)/bin/python -m pip install --quiet --upgrade pip
+	$(LEROBOT)/bin/python -m pip install --quiet --editable '.[mcap,parquet,lerobot]' 'lerobot>=0.4.4,<0.5' pytest pytest-trio
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LEROBOT) .pytest_cache .ruff_cache .hypothesis

@@ -76,23 +76,24 @@ class Played:
 
         Raises :exc:`ExportError` where an observation is missing before the end.
         """
-        before, waiting = self.first.observation, None
+        before, waiting = _own(self.first.observation), None
         for number, row in enumerate(filter(is_step, self._recording.rows(self.entry.ordinal)), 1):
             if waiting is not None:
                 yield waiting
             if before is None:
                 why = f"episode {self.entry.ordinal} has no observation before its step {number}"
                 raise ExportError(self._recording.path, why)
+            after = _own(row.observation)
             waiting = Transition(
                 before=before,
-                action=row.action or (),
+                action=_own(row.action) or (),
                 reward=row.reward or 0.0,
                 terminated=bool(row.terminated),
                 truncated=bool(row.truncated),
-                after=row.observation,
+                after=after,
                 infos=row.infos,
             )
-            before = row.observation
+            before = after
         if waiting is not None:
             yield attrs.evolve(waiting, truncated=waiting.truncated or self.entry.end in _CUT_OFF)
 
@@ -159,6 +160,11 @@ def seed_of(first: Row) -> int | None:
 def is_step(row: Row) -> bool:
     """Whether *row* is a step that was answered."""
     return row.reset is None and row.error is None and row.answered
+
+
+def _own(leaves: Leaves | None) -> Leaves | None:
+    """*leaves* copied: a view of one lane's row keeps the rows of all lanes."""
+    return None if leaves is None else [bytes(leaf) for leaf in leaves]
 
 
 def _counted(ordinals: Sequence[int]) -> str:

@@ -163,10 +163,12 @@ class _Group:
         self.rows += 1
 
     def _spread(self, cells: dict[str, Any], columns: Sequence[LeafColumn], leaves: Leaves | None) -> None:
-        given: Sequence[Leaf | None] = leaves if leaves is not None else [None] * len(columns)
-        for column, leaf in zip(columns, given, strict=True):
-            cells[column.name] = leaf
-            self._bytes += len(leaf) if leaf is not None else 0
+        if leaves is None:
+            cells.update({column.name: None for column in columns})
+            return
+        for column, leaf in zip(columns, leaves, strict=True):
+            cells[column.name] = own = bytes(leaf)  # a view of one lane's row would keep the rows of all lanes
+            self._bytes += len(own)
 
     def taken(self) -> Any:
         """Its table; it is empty then."""

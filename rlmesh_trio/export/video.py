@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from rlmesh_trio.observers.extras import load_extra
 
-__all__ = ("CODECS", "Film", "VideoKind", "video_facts")
+__all__ = ("Film", "VideoKind", "video_facts")
 
 VideoKind = Literal["exact", "small", "none"]
 
-CODECS: Final[dict[VideoKind, tuple[str, str, str]]] = {
+_CODECS: Final[dict[VideoKind, tuple[str, str, str]]] = {
     "exact": ("libx264rgb", "rgb24", "0"),
     "small": ("libx264", "yuv420p", "30"),
 }
@@ -24,16 +24,16 @@ _KEY_FRAME_EVERY: Final = 2
 
 
 class Film:
-    """One MP4 file under way, of *fps* frames a second. Frames are ``(height, width, 3)`` of ``uint8``.
+    """One MP4 file under way, of *fps* frames a second; ``size`` is how many bytes its frames take so far.
 
-    Those of a ``small`` one must have even sides.
+    Frames are ``(height, width, 3)`` of ``uint8``; those of a ``small`` one must have even sides.
     """
 
     def __init__(self, path: Path, *, fps: int, height: int, width: int, kind: VideoKind) -> None:
         av = load_extra("av", extra="lerobot", wanted_by="an export to LeRobot")
-        codec, pixels, quality = CODECS[kind]
-        self.path = path
+        codec, pixels, quality = _CODECS[kind]
         self.frames = 0
+        self.size = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self._make = av.VideoFrame.from_ndarray
         self._file = av.open(os.fspath(path), "w")
@@ -46,17 +46,17 @@ class Film:
         image = self._make(np.ascontiguousarray(frame), format="rgb24")
         image.pts = self.frames
         self.frames += 1
-        self._file.mux(self._stream.encode(image))
-
-    @property
-    def size(self) -> int:
-        """How many bytes of it are on the disk."""
-        return self.path.stat().st_size
+        self._write(image)
 
     def close(self) -> None:
         """Write what is left, and the file's end."""
-        self._file.mux(self._stream.encode())
+        self._write(None)
         self._file.close()
+
+    def _write(self, image: Any) -> None:
+        for packet in self._stream.encode(image):
+            self.size += packet.size
+            self._file.mux(packet)
 
 
 def video_facts(kind: VideoKind, fps: int, shape: Sequence[int]) -> dict[str, Any]:
