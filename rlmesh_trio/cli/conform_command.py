@@ -2,8 +2,9 @@
 
 import contextlib
 import sys
+import time
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,8 @@ __all__ = ("conform_command",)
 
 _RUN = "run"
 _KIT_FAULT = 4
+_WRITING = 0.5
+"""How long files may still be written once the time of a run is over, in seconds."""
 
 
 class _Conform(click.Group):
@@ -61,7 +64,10 @@ def conform_command() -> None:
 @click.option("--quick", is_flag=True, help="10 seconds.")
 @click.option("--deep", is_flag=True, help="15 minutes.")
 @click.option(
-    "--examples", metavar="N", type=click.IntRange(1), help="Cases a check is tried on.  [default: by the time]"
+    "--examples",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Cases a check is tried on; without --time up to 15 minutes.  [default: by the time]",
 )
 @click.option(
     "--seed", metavar="N", type=click.IntRange(0, 2**63 - 1), help="What all cases follow from.  [default: drawn]"
@@ -131,6 +137,7 @@ def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, d
     """  # noqa: D301 - click wants the backspace itself
     reporting = reporting_from(options)
     settings = settings_from(options)
+    began = time.monotonic()
     try:
         with shown_messages(quiet=False, debug=debug):
             from rlmesh_trio.conformance.catalogue import load_checks, refuse_unknown
@@ -147,7 +154,9 @@ def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, d
             show_traceback(crash)
         complain(crash)
         return _KIT_FAULT
-    return reporting.finish(outcome, _reproductions(outcome, modules, told=verbose > 0), verbose=verbose > 0)
+    until = began + settings.time * len(targets) + _WRITING
+    made = _reproductions(outcome, modules, left=lambda: until - time.monotonic(), told=verbose > 0)
+    return reporting.finish(outcome, made, verbose=verbose > 0)
 
 
 for _command in (list_command, show_command, try_command, replay_command):
@@ -177,12 +186,12 @@ def _envs_kept_quiet() -> Generator[None]:
 
 
 def _reproductions(
-    outcome: "Outcome", modules: Sequence[str], *, told: bool
+    outcome: "Outcome", modules: Sequence[str], *, left: Callable[[], float], told: bool
 ) -> "Mapping[tuple[str, str], Reproduction]":
     """The ways to see each failure again; what could not be made, and why, is *told* on standard error."""
     from rlmesh_trio.conformance.reproductions import reproductions_of
 
-    made = reproductions_of(outcome, modules=modules)
+    made = reproductions_of(outcome, modules=modules, left=left)
     for remark in made.remarks if told else ():
         click.echo(remark, err=True)
     return made.found

@@ -134,10 +134,15 @@ class Reporting:
         material = Material(judged, reproductions or {}, stale, self.times)
         stream = sys.stderr if self._keeps_stdout else sys.stdout
         width = shutil.get_terminal_size().columns if stream.isatty() else WIDTH
-        text = terminal_text(material, width=max(WIDTH // 2, width), color=wants_color(stream), verbose=verbose)
-        stream.write(text)
-        stream.flush()
-        written = [_written(report, material) for report in self.reports]
+
+        def show() -> None:
+            stream.write(
+                terminal_text(material, width=max(WIDTH // 2, width), color=wants_color(stream), verbose=verbose)
+            )
+            stream.flush()
+
+        # One after the other, whatever becomes of those before it; the reader of a pipe may have left.
+        written = [*[_written(report, material) for report in self.reports], _done("terminal", show)]
         if self._log is not None and self._log.failure is not None:
             written.append(_told(f"the events could not be written: {_why(self._log.failure)}"))
         return material.status or (0 if all(written) else _UNWRITTEN)
@@ -190,10 +195,19 @@ def _written(report: _Report, material: "Material") -> bool:
     from rlmesh_trio.conformance.reports.junit import junit_text
 
     text_of = {"junit": junit_text, "json": json_text, "html": html_text}[report.kind]
+    return _done(report.kind, lambda: report.output.write(text_of(material)))
+
+
+def _done(kind: str, write: Callable[[], None]) -> bool:
+    """*write* the report of this *kind*; false, once that was told, when it could not be."""
     try:
-        report.output.write(text_of(material))
+        write()
+    except BrokenPipeError:
+        raise
     except OSError as failure:
-        return _told(f"the {report.kind} report could not be written: {_why(failure)}")
+        return _told(f"the {kind} report could not be written: {_why(failure)}")
+    except Exception as failure:
+        return _told(f"the {kind} report could not be made: {type(failure).__name__}: {failure}")
     return True
 
 

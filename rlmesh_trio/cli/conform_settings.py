@@ -46,7 +46,9 @@ def settings_from(options: Mapping[str, Any]) -> Settings:
     given = [name for name, value in budgets.items() if value]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other: each says how long to test")
-    time = budgets["--time"] or (QUICK if budgets["--quick"] else DEEP if budgets["--deep"] else DEFAULT)
+    # Who says how many cases there are wants all of them: then the time is only there to end what hangs.
+    unhurried = budgets["--deep"] or (chosen["examples"] and not budgets["--quick"])
+    time = budgets["--time"] or (QUICK if budgets["--quick"] else DEEP if unhurried else DEFAULT)
     for several in ("only", "skip", "ignored_leaves", "ignored_infos"):
         chosen[several] = tuple(name for listed in chosen[several] for name in listed)
     chosen |= {"time": time, "options": tuple(chosen["options"])}

@@ -4,7 +4,8 @@ What breaks a must counts in full. Beside it are kept, apart and without shrinki
 package, evidence that weighs less than its check, and notes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import attrs
@@ -14,6 +15,7 @@ from rlmesh_trio.conformance.blob import contract_digest
 from rlmesh_trio.conformance.cases import ops_in, scripts_in
 from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost
 from rlmesh_trio.conformance.moot import moot_ops
+from rlmesh_trio.conformance.placeless import placeless_evidence
 from rlmesh_trio.conformance.registry import Check, Lab
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.search import Broken, Search, tries_for
@@ -23,14 +25,14 @@ from rlmesh_trio.conformance.verdicts import Evidence, Finding, Severity, Verdic
 from rlmesh_trio.conformance.watching import Watcher
 from rlmesh_trio.errors import SessionError
 
-__all__ = ("CheckRun", "JudgeFault")
+__all__ = ("CheckRun", "JudgeFault", "place_of")
 
 _KnownFault = Callable[[str, str], str | None]
 """Why a failure of this check with this signature is the server package's own, and known; ``None`` when it is not."""
 
 _RANKS: dict[Severity, int] = {"note": 0, "should": 1, "must": 2}
-# What of the time for shrinking is spent on a fault that is known.
-_KNOWN_SHARE = 0.1
+# What of the time for shrinking is spent on what does not count: a fault that is known, a difference that is told.
+_QUIET_SHARE = 0.1
 _CONFIRMING_TRIES = 3
 _FLICKERING_TRIES = 7
 _MOST_CONFIRMING_TRIES = 20
@@ -46,7 +48,8 @@ class CheckRun:
 
     ``selected`` is false where the check is run only because others rest on it. ``forgives_mild`` says, when asked,
     whether what weighs less than the check is explained by a check before. ``stale`` says that something was found
-    which has to be looked for again.
+    which has to be looked for again. ``searched`` is set once a search came to its end, ``cut`` where the time ended
+    something.
     """
 
     check: Check
@@ -58,6 +61,8 @@ class CheckRun:
     selected: bool = True
     forgives_mild: Callable[[], bool] = lambda: False
     stale: bool = False
+    searched: bool = False
+    cut: bool = False
     skip: str = ""
     error: str = ""
     cases: int = 0
@@ -67,7 +72,7 @@ class CheckRun:
     mild: Broken | None = None
     known: Broken | None = None
     known_reason: str = ""
-    note: tuple[Any, Evidence] | None = None
+    note: Broken | None = None
     runs: int = 0
     tries: int = 0
     shrink_seconds: float = 0.0
@@ -77,7 +82,7 @@ class CheckRun:
     @property
     def is_mild(self) -> bool:
         """Whether all that was found weighs less than the check."""
-        shown = self.broken or self.mild
+        shown = self.broken or self.mild or self.known
         return shown is not None and shown.evidence.severity is not None
 
     @property
@@ -96,7 +101,7 @@ class CheckRun:
         except TargetLost:
             raise
         except Exception as failure:
-            raise JudgeFault(_place_of(failure)) from failure
+            raise JudgeFault(place_of(failure)) from failure
         else:
             if self.check.needs_own_session:
                 await self.lab.leave()
@@ -116,22 +121,34 @@ class CheckRun:
     def _weighed(self, case: Any, evidence: Evidence) -> Evidence | None:
         """Keep *evidence*, unless it counts in full."""
         severity = evidence.severity or self.check.severity
+        if self.lab.facts.factory:
+            evidence = placeless_evidence(evidence)
         if severity == "note":
-            self.note = (case, evidence)
+            self._note(case, evidence)
             return None
         reason = None if self.settings.strict_server else self.known_fault(self.check.id, evidence.signature)
         if reason is not None:
-            self.known, self.known_reason = _smaller(self.known, case, evidence), reason
+            blamed = attrs.evolve(evidence, blame="server")
+            self.known, self.known_reason = _smaller(self.known, case, blamed), reason
             return None
         if _RANKS[severity] < _RANKS[self.check.severity] and not self._counts_mild:
             self.mild = _smaller(self.mild, case, evidence)
             return None
         return evidence
 
+    def _note(self, case: Any, evidence: Evidence) -> None:
+        """Of two runs that differ keep the smallest case, infos behind all else; of other notes the last."""
+        kept = self.note if self.check.compares else None
+        if kept is None or (kept.evidence.severity is None) == (evidence.severity is None):
+            self.note = _smaller(kept, case, evidence)
+        elif evidence.severity is None:
+            self.note = _smaller(None, case, evidence)
+
     def forget(self) -> None:
         """Take back what was found: plays were not kept apart as they should have been."""
         self.stale = self.stale or self.broken is not None or self.mild is not None
         self.broken = self.mild = None
+        self.searched = False
 
     async def try_example(self) -> None:
         """Ask about the check's fixed case, if it has one."""
@@ -147,6 +164,10 @@ class CheckRun:
 
     async def search(self, *, deadline: float, end: float, shrink_limit: float) -> None:
         """Look for a broken case until *deadline*, and make it small until *end*."""
+        await self._search_and_finish(deadline=deadline, end=end, shrink_limit=shrink_limit)
+        self.searched = True
+
+    async def _search_and_finish(self, *, deadline: float, end: float, shrink_limit: float) -> None:
         await self._search("", deadline=deadline, end=end, shrink_limit=shrink_limit)
         if self.broken is None and self.mild is not None and not self.forgives_mild():
             self._counts_mild = True
@@ -157,9 +178,11 @@ class CheckRun:
             self.mild = None
         if self.broken is not None:
             await self._finish(end)
-        elif self.known is not None and isinstance(self.known.case, Script) and self.settings.shrink:
-            with trio.move_on_at(min(end, trio.current_time() + shrink_limit * _KNOWN_SHARE)):
-                await trimmed(self.known.case, self.known.evidence, self._breaks_as_known)
+            return
+        quiet = self.known or (self.note if self.check.compares else None)
+        if quiet is not None and isinstance(quiet.case, Script) and self.settings.shrink:
+            with self._until(min(end, trio.current_time() + shrink_limit * _QUIET_SHARE)):
+                await trimmed(quiet.case, quiet.evidence, self._breaks_quietly)
 
     async def _search(self, kind: str, *, deadline: float, end: float, shrink_limit: float) -> None:
         search = Search(
@@ -176,12 +199,13 @@ class CheckRun:
         except (TargetLost, JudgeFault):
             raise
         except Exception as failure:
-            raise JudgeFault(_place_of(failure)) from failure
+            raise JudgeFault(place_of(failure)) from failure
         finally:
             self.cases += search.examples
             found = search.best
             if found is not None and (self.broken is None or found.ops <= self.broken.ops):
                 self.broken = found
+            self.cut = self.cut or search.cut
             if search.shrinking_since is not None:
                 self.shrink_seconds += trio.current_time() - search.shrinking_since
 
@@ -211,19 +235,26 @@ class CheckRun:
         started = trio.current_time()
         trims = self.settings.shrink and broken.shrunk_from == broken.ops and isinstance(broken.case, Script)
         if trims:
-            with trio.move_on_at(end):
+            with self._until(end):
                 broken.case, broken.evidence = await trimmed(broken.case, broken.evidence, self._breaks)
             self.shrink_seconds += trio.current_time() - started
         self.runs = self.tries = 0
-        with trio.move_on_at(end):
+        with self._until(end):
             await self.lab.leave()
             await self._confirm(broken)
         if not self.runs:
             self.runs, self.tries = 1, self.tries + 1
         if self.settings.shrink and isinstance(broken.case, Script):
             seed = self.settings.seed_of(f"moot:{self.check.id}")
-            with trio.move_on_at(end):
+            with self._until(end):
                 self.moot = await moot_ops(broken.case, self._breaks, self.lab.facts, seed=seed)
+
+    @contextmanager
+    def _until(self, end: float) -> Generator[None]:
+        """A block that the time ends, and then says so."""
+        with trio.move_on_at(end) as scope:
+            yield
+        self.cut = self.cut or scope.cancelled_caught
 
     async def _breaks(self, case: Any) -> Evidence | None:
         for _ in range(tries_for(1.0)):
@@ -232,10 +263,11 @@ class CheckRun:
                 return evidence
         return None
 
-    async def _breaks_as_known(self, case: Any) -> Evidence | None:
-        """As :meth:`_breaks`, for known faults: the smallest is kept as :attr:`known` by itself."""
+    async def _breaks_quietly(self, case: Any) -> Evidence | None:
+        """As :meth:`_breaks`, for what does not count: the smallest is kept as :attr:`known` or :attr:`note`."""
         await self.attempt(case)
-        return self.known.evidence if self.known is not None and self.known.case is case else None
+        kept = [quiet for quiet in (self.known, self.note) if quiet is not None and quiet.case is case]
+        return kept[0].evidence if kept else None
 
     async def _confirm(self, broken: Broken) -> None:
         while self.tries < _MOST_CONFIRMING_TRIES:
@@ -252,11 +284,12 @@ class CheckRun:
         try:
             return make(self.lab.facts)
         except Exception as failure:
-            raise JudgeFault(_place_of(failure)) from failure
+            raise JudgeFault(place_of(failure)) from failure
 
     def finding(self, blocked_by: str | None) -> Finding:
         """What all this comes to; *blocked_by* is the id of the check that explains it."""
         verdict, reason, shown = self._verdict(blocked_by)
+        judged = verdict not in ("skip", "blocked", "error")
         found = Finding(
             self.check.id,
             self.check.severity,
@@ -266,6 +299,7 @@ class CheckRun:
             examples=self.cases,
             steps=self.steps,
             seconds=self.seconds,
+            cut=judged and self.cut,
         )
         if shown is None:
             return found
@@ -296,8 +330,7 @@ class CheckRun:
         if self.known is not None:
             return "known", self.known_reason, self.known
         if self.note is not None:
-            case, evidence = self.note
-            return "note", "", Broken(case, evidence, ops_in(case))
+            return "note", "", self.note
         if not self.cases:
             return "skip", "the time was over before the first case was: --time gives more", None
         return "pass", "", None
@@ -309,7 +342,7 @@ def _smaller(best: Broken | None, case: Any, evidence: Evidence) -> Broken:
     return best if best is not None and best.ops <= ops else Broken(case, evidence, best.shrunk_from if best else ops)
 
 
-def _place_of(failure: BaseException) -> str:
+def place_of(failure: BaseException) -> str:
     """What *failure* is and where it comes from, in one line."""
     text = f"{type(failure).__name__}: {failure}".strip().partition("\n")[0]
     frame = failure.__traceback__

@@ -10,7 +10,7 @@ from rlmesh_trio.conformance.targets import OpenEnv, Target
 from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.transport.handshake import PeerInfo
 
-__all__ = ("LIMIT_KEY", "facts_of", "package_of", "unreadable_facts")
+__all__ = ("LIMIT_KEY", "declared_limit", "facts_of", "package_of", "unreadable_facts")
 
 LIMIT_KEY = "max_episode_steps"
 """The metadata entry, a positive int, by which an env declares its time limit."""
@@ -25,7 +25,7 @@ def facts_of(target: Target, env: OpenEnv, settings: Settings) -> Facts:
         contract=env.contract,
         subset_step=env.subset_step,
         capabilities=frozenset(name for name, value in capabilities.items() if value == "true"),
-        limit=settings.max_steps or _declared_limit(target, env.contract),
+        limit=settings.max_steps or declared_limit(target.source, env.contract),
     )
 
 
@@ -67,8 +67,9 @@ def _facts(target: Target, settings: Settings, **known: Any) -> Facts:
     )
 
 
-def _declared_limit(target: Target, contract: EnvContract) -> int | None:
+def declared_limit(source: object, contract: EnvContract) -> int | None:
+    """The time limit in steps that *contract* declares, or gymnasium for the id *source*; ``None`` without one."""
     declared = contract.metadata.get(LIMIT_KEY)
-    if declared is None and isinstance(target.source, str) and target.source in gymnasium.registry:
-        declared = gymnasium.registry[target.source].max_episode_steps
+    if declared is None and isinstance(source, str) and source in gymnasium.registry:
+        declared = gymnasium.registry[source].max_episode_steps
     return declared if isinstance(declared, int) and declared > 0 else None

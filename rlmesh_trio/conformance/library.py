@@ -25,6 +25,7 @@ class ConformRun:
         self.target = target
         self.settings = settings
         self.outcome: TargetOutcome | None = None
+        self._before: TargetRun | None = None
         self._checks = checks
         self._watcher = watcher
 
@@ -37,6 +38,9 @@ class ConformRun:
         settings = attrs.evolve(self.settings, **({"only": only} if only else {}), **changes)
         refuse_unknown(settings, self._checks)
         run = TargetRun(self.target, settings.seeded(), self._checks, self._watcher)
+        if self._before is not None:
+            run.follow(self._before)
+        self._before = run
         await run.look()
         await run.run()
         self.outcome = run.outcome()

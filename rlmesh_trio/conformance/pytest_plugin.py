@@ -114,6 +114,7 @@ class _Bench:
     thread: TrioThread = attrs.field(factory=TrioThread)
     targets: dict[object, Target] = attrs.field(factory=dict[object, Target])
     verdicts: dict[tuple[int, str], Finding] = attrs.field(factory=dict[tuple[int, str], Finding])
+    runs: dict[int, TargetRun] = attrs.field(factory=dict[int, TargetRun])
 
     @classmethod
     def of(cls, config: pytest.Config) -> "_Bench":
@@ -167,6 +168,9 @@ class _Bench:
         async def tested() -> TargetOutcome:
             wanted = attrs.evolve(settings, skip=(*settings.skip, *passed))
             run = TargetRun(target, wanted, self.checks, Watcher())
+            if id(target) in self.runs:
+                run.follow(self.runs[id(target)])
+            self.runs[id(target)] = run
             await run.look()
             await run.run()
             return run.outcome()

@@ -1,7 +1,7 @@
 """A run: targets one after the other, and on each the phases ``contract``, ``examples``, ``search`` and ``soak``.
 
 Each check is tried behind those that may explain its failure, and not at all once one of them failed. What was found
-stands whatever happens next: a target that is lost, the end of the time, an interruption.
+stands whatever happens next: a target that is lost, the end of the time, an interruption, a fault of this kit.
 """
 
 import time
@@ -14,14 +14,15 @@ import trio
 
 from rlmesh_trio.conformance.blame import blockers_of, in_order, with_blockers
 from rlmesh_trio.conformance.blob import contract_digest
-from rlmesh_trio.conformance.check_run import CheckRun, JudgeFault
+from rlmesh_trio.conformance.check_run import CheckRun, JudgeFault, place_of
 from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
 from rlmesh_trio.conformance.isolation import HISTORY_INDEPENDENT, isolation_for
 from rlmesh_trio.conformance.known_faults import lookup
 from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost, open_lab
 from rlmesh_trio.conformance.next_session import SHUT_DOWN
 from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
-from rlmesh_trio.conformance.registry import CHECKS, Check, Facts
+from rlmesh_trio.conformance.placeless import placeless
+from rlmesh_trio.conformance.registry import CHECKS, WAS_RESET, Check, Facts
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.soak import Wanderer, soak_steps
 from rlmesh_trio.conformance.targets import Target
@@ -42,6 +43,8 @@ _EXAMPLES_SHARE = 0.7
 _EXAMPLE_LEAST = 0.2
 _SEARCH_LEAST = 0.05
 _LAST_LOOK = 0.7
+_RESETS_TRIED = 3
+_JUDGE_RESETS = ("contract", "space", "twin", "py")
 _HUNG_AFTER = 2.0
 _HUNG_TIMES = 10.0
 
@@ -97,12 +100,19 @@ class TargetRun:
         self._unreadable = ""
         self._about = TargetOutcome(target.name, target.kind)
         self._lost = ""
+        self._asked: CheckRun | None = None
+        self._before: TargetRun | None = None
+        self._soaked = False
         self._started = self._seconds = 0.0
 
     @property
     def name(self) -> str:
         """What the user called the target."""
         return self._target.name
+
+    def follow(self, before: "TargetRun") -> None:
+        """Go by what *before*, a run on the same target, found out of it, and keep plays apart as it did in the end."""
+        self._before = before
 
     async def look(self) -> None:
         """Connect and learn what the target declares, without playing. Raises what connecting raises."""
@@ -117,6 +127,8 @@ class TargetRun:
                 raise
             self._facts, self._unreadable = unreadable_facts(target, settings), str(failure)
             package = version = ""
+        if self._before is not None and self._before._facts is not None:
+            self._facts.told.update(self._before._facts.told)
         contract = None if self._unreadable else self._facts.contract
         if contract is not None:
             self._unreadable = _unplayable(contract)
@@ -141,14 +153,26 @@ class TargetRun:
         self._started = trio.current_time() if since is None else since
         self._end = self._started + settings.time
         self._watcher.target_opened(self._about)
+        try:
+            await self._tested(facts, first)
+        except Exception as failure:
+            if self._asked is None:
+                raise
+            self._asked.error = place_of(failure)
+
+    async def _tested(self, facts: Facts, first: "TargetRun | None") -> None:
         async with AsyncExitStack() as labs:
             lab = self._lab = await labs.enter_async_context(self._open_lab(facts))
+            if self._before is not None and self._before._lab is not None:
+                lab.isolation = self._before._lab.isolation
             if first is not None and facts.other is not None:
                 lab.other = await labs.enter_async_context(first._open_lab(facts.other))
+                lab.other.isolation = "shared" if first._lab is None else first._lab.isolation
             self._make_runs(facts, lab)
             try:
                 with trio.move_on_at(self._end):
                     await self._phases(lab)
+                self._note_cuts()
                 await self._look_after(lab)
             except TargetLost as lost:
                 self._lost = str(lost)
@@ -187,7 +211,8 @@ class TargetRun:
         return ""
 
     def _known_fault(self, check: str, signature: str) -> str | None:
-        return lookup(self._about.package, self._about.version, check, signature)
+        assert self._facts is not None
+        return lookup(self._about.package, self._about.version, check, signature, self._facts)
 
     # Blame
 
@@ -224,10 +249,14 @@ class TargetRun:
         self._watcher.phase_started(self.name, phase, tuple(run.check.id for run in runs))
         for run in runs:
             if self._up(run, phase):
-                with trio.move_on_at(min(until, trio.current_time() + _EXAMPLE_LEAST * self._settings.time)):
-                    await self._guarded(run, run.try_example)
+                await self._try_example(run, min(until, trio.current_time() + _EXAMPLE_LEAST * self._settings.time))
                 if not run.open:
                     self._tell(run)
+
+    async def _try_example(self, run: CheckRun, until: float) -> None:
+        with trio.move_on_at(until) as scope:
+            await self._guarded(run, run.try_example)
+        run.cut = run.cut or scope.cancelled_caught
 
     async def _search(self, runs: Sequence[CheckRun], until: float) -> None:
         self._watcher.phase_started(self.name, "search", tuple(run.check.id for run in runs if run.open))
@@ -239,8 +268,7 @@ class TargetRun:
                 part = (until - now) / max(1, sum(other.open for other in waiting[place:]))
                 deadline = min(until, now + max(part, _SEARCH_LEAST * self._settings.time))
                 if run.stale or not run.cases:
-                    with trio.move_on_at(deadline):
-                        await self._guarded(run, run.try_example)
+                    await self._try_example(run, deadline)
                 # Whatever breaks now must leave half of the time to what may break after it.
                 limit = min(self._settings.shrink_time, (self._end - now) / 2)
                 end = min(self._end, deadline + limit)
@@ -250,11 +278,12 @@ class TargetRun:
 
     async def _soak(self, lab: TargetLab, runs: Sequence[CheckRun]) -> None:
         self._watcher.phase_started(self.name, "soak", tuple(run.check.id for run in runs if run.open))
-        steps = soak_steps(lab.pace)
+        # Who says how many cases there are wants the same ones each time.
+        steps = soak_steps(None if self._settings.examples is not None else lab.pace)
         for number in range(max(2, self._settings.examples_each // 2)):
             asked = [run for run in runs if run.broken is None and self._up(run, "soak")]
             if not asked or self._unreadable or lab.facts.told.get(SHUT_DOWN):
-                return
+                break
             wanderer = Wanderer(lab.facts, seed=self._settings.seed_of(f"soak:{number}"), steps=steps)
             seen = SeenLab(lab, await lab.improvise(wanderer.choose))
             for run in asked:
@@ -262,19 +291,35 @@ class TargetRun:
                 await self._guarded(run, partial(run.judge_seen, seen, end=end))
                 if run.broken is not None:
                     self._tell(run)
+        self._soaked = True
+
+    def _note_cuts(self) -> None:
+        """Note which checks the time ended in the middle, or before their turn."""
+        for run in () if self._is_enough() else self._runs.values():
+            soaks = run.check.soak and run.broken is None
+            run.cut = run.cut or not run.searched or (soaks and not self._soaked)
 
     def _up(self, run: CheckRun, phase: str) -> bool:
         """Whether *run* has something to do in *phase*."""
         if not run.open or self._root(run.check) is not None or self._is_enough():
             return False
         try:
-            run.skip = "" if run.cases else run.check.applies(run.lab.facts) or ""
+            run.skip = "" if run.cases else run.check.applies(run.lab.facts) or self._never_reset(run)
         except Exception as failure:
             run.error = f"{type(failure).__name__}: {failure}"
         if run.open:
+            self._asked = run
             self._watcher.check_started(self.name, phase, run.check.id)
             run.lab.on_trace = lambda trace: self._watcher.played(self.name, run.check.id, trace)
         return run.open
+
+    @staticmethod
+    def _never_reset(run: CheckRun) -> str:
+        """Why *run* would judge nothing where no reset has ever succeeded; that none does is told by others."""
+        facts, resets = run.lab.facts, run.lab.coverage.resets
+        if facts.told.get(WAS_RESET) or resets < _RESETS_TRIED or run.check.family in _JUDGE_RESETS:
+            return ""
+        return f"needs a reset that succeeds: all {resets} failed"
 
     def _is_enough(self) -> bool:
         most = self._settings.max_fail
@@ -312,7 +357,7 @@ class TargetRun:
             return
         slowest = lab.coverage.slowest
         if lab.unanswered >= max(_HUNG_AFTER, _HUNG_TIMES * slowest):
-            self._lost = f"{self.name} hangs: no answer for {lab.unanswered:.1f} s when the time was over"
+            self._lost = f"{self.name} hangs: it owed an answer when the time was over"
         elif lab.lost_connection:
             with trio.move_on_after(_LAST_LOOK) as scope:
                 await lab.bring_back()
@@ -352,12 +397,15 @@ class TargetRun:
             findings=tuple(findings),
             coverage=self._about.coverage if lab is None else lab.coverage,
             seconds=self._seconds,
-            lost=self._lost,
+            lost=self._placeless(self._lost),
             last_script=lab.last_script if lab is not None and self._lost else None,
-            stderr=self._target.stderr,
+            stderr=tuple(map(self._placeless, self._target.stderr)),
         )
         self._watcher.target_closed(outcome)
         return outcome
+
+    def _placeless(self, text: str) -> str:
+        return placeless(text) if self._target.kind == "factory" else text
 
 
 def _unplayable(contract: EnvContract) -> str:

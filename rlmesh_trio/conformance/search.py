@@ -78,6 +78,7 @@ class Search:
     told of each broken case, and whether it is a smaller one.
 
     ``best`` is the smallest broken case, ``examples`` how many were tried, ``shrinking_since`` when the first broke.
+    ``cut`` says that the time ended it.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Search:
     best: Broken | None = None
     examples: int = 0
     shrinking_since: float | None = None
+    cut: bool = False
     _deadline: float = math.inf
     _shrink_limit: float = 0.0
     _end: float = math.inf
@@ -149,6 +151,7 @@ class Search:
     async def _tries(self, case: Any, key: Any) -> Evidence | None:
         """What is known of *case*, or else: ask the judge until it breaks, or has held often enough."""
         if trio.current_time() >= self._ends_at:
+            self.cut = True
             raise _Enough
         if key in self._known:
             return self._known[key]
@@ -156,6 +159,7 @@ class Search:
         with trio.CancelScope(deadline=self._ends_at) as scope:
             evidence = await self._until_broken(case, scope)
         if scope.cancelled_caught:
+            self.cut = True
             raise _Enough
         self.examples += 1
         return evidence

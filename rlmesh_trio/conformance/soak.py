@@ -18,12 +18,13 @@ from rlmesh_trio.spaces import codec_for
 __all__ = ("ActionSampler", "Wanderer", "soak_steps")
 
 _OWN_RESTARTS = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
-_LENGTHS = ((0.02, 240), (0.2, 60), (float("inf"), 12))
+_USUAL = 240
+_SLOWER = ((0.02, _USUAL), (0.2, 60), (float("inf"), 12))
 
 
-def soak_steps(pace: float) -> int:
-    """How many steps a script should have on a target that answers in *pace* seconds."""
-    return next(steps for most, steps in _LENGTHS if pace <= most)
+def soak_steps(pace: float | None) -> int:
+    """How many steps a script should have on a target that answers in *pace* seconds; ``None``: whatever that is."""
+    return _USUAL if pace is None else next(steps for most, steps in _SLOWER if pace <= most)
 
 
 class ActionSampler:

@@ -22,7 +22,8 @@ class Evidence:
     ``signature`` names the failing relation in a few words (leaf, kind), stable between runs, for baselines and lists
     of known faults. ``traces`` are those that were compared, side by side where there are two; ``first`` is the op and
     lane where they part, or where the fault shows. ``severity`` is set where this case breaks less than the check
-    demands: two traces of a must that differ in infos alone are a should.
+    demands: two traces of a must that differ in infos alone are a should. ``measured`` are more lines, on what took how
+    long: no two runs have the same, and reports leave them out with their times.
     """
 
     lines: tuple[str, ...]
@@ -32,6 +33,7 @@ class Evidence:
     traces: tuple[Trace, ...] = ()
     first: tuple[int, int] | None = None
     severity: Severity | None = None
+    measured: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -42,7 +44,9 @@ class Finding:
     one has ``evidence``, the shrunk ``scripts`` that show it, how many ``runs`` of how many ``tries`` broke, and
     ``shrunk_from`` ops. ``case`` is the shrunk case itself, for the judge to be asked again: what ``cases`` drew, made
     of scripts, tuples, numbers, texts and bytes. ``moot`` names the ops (script, op) whose actions or seeds may be
-    others without an effect on the failure. ``examples`` and ``steps`` are what the check cost.
+    others without an effect on the failure. ``examples`` and ``steps`` are what the check cost. ``cut`` says that the
+    time was over before all cases were tried, or before a failing one was as small as it gets: another run with the
+    same seed may get less far, or farther.
     """
 
     check: str
@@ -61,3 +65,4 @@ class Finding:
     examples: int = 0
     steps: int = 0
     seconds: float = 0.0
+    cut: bool = False

@@ -22,42 +22,94 @@ from rlmesh_trio.conformance.reproductions import reproductions_of
 from rlmesh_trio.conformance.retrial import retried
 from rlmesh_trio.conformance.runner import run_checks
 from rlmesh_trio.conformance.settings import Settings
-from rlmesh_trio.conformance.targets import LocalTarget
+from rlmesh_trio.conformance.targets import LocalTarget, ServedTarget, Target, WireTarget
 from rlmesh_trio.conformance.trace_recording import blob_in
 from rlmesh_trio.conformance.verdicts import Evidence, Finding
 from rlmesh_trio.endpoints.loading import load_object
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.recording import open_recording, verify
+from tests.conformance.broken_server import ScriptedServer, scripted_server
+from tests.conformance.planted import acct as accounts
+from tests.conformance.planted.acct import BadAccounts
+from tests.conformance.planted.autoreset import SameStep, SameStepTarget
+from tests.conformance.planted.contract import Handshaker
+from tests.conformance.planted.twin import ServedTarget as SpoiltTarget
+from tests.conformance.planted.twin import rounded
 
 ROOT = Path(__file__).parents[2]
-SEED = "tests.conformance.planted.seed"
-HERE = "tests.conformance.planted.plain"
+PLANTED = "tests.conformance.planted"
+SEED = f"{PLANTED}.seed"
 FAULTS = [
-    ("seed.reset-repeatable", f"{SEED}:UnseededStart", 1),
-    ("seed.trace-repeatable", f"{SEED}:UnseededPush", 1),
-    ("seed.trace-repeatable", f"{SEED}:UnseededPush", 2),
-    ("seed.followup-repeatable", f"{SEED}:UnseededFollowup", 1),
-    ("seed.history-independent", f"{SEED}:Smoothing", 1),
-    ("seed.timing-independent", f"{SEED}:Impatient", 1),
-    ("lanes.solo-equal", f"{HERE}:Windy", 2),
-    ("space.obs-contained", f"{HERE}:Outside", 1),
-    ("space.obs-no-nan", f"{HERE}:Nowhere", 1),
-    ("value.reward-finite", f"{HERE}:Priceless", 1),
-    ("space.member-accepted", f"{HERE}:Refusing", 1),
-    ("py.flag-types", f"{HERE}:Flagged", 1),
-    ("py.no-alias", f"{HERE}:Aliased", 1),
+    ("seed.reset-repeatable", "seed:UnseededStart", 1),
+    ("seed.trace-repeatable", "seed:UnseededPush", 1),
+    ("seed.trace-repeatable", "seed:UnseededPush", 2),
+    ("seed.followup-repeatable", "seed:UnseededFollowup", 1),
+    ("seed.history-independent", "seed:Smoothing", 1),
+    ("seed.timing-independent", "seed:Impatient", 1),
+    ("lanes.solo-equal", "plain:Windy", 2),
+    ("lanes.solo-equal", "plain:windy_vector", 1),
+    ("lanes.seed-distinct", "plain:copied", 2),
+    ("lanes.seed-distinct", "plain:copied_vector", 1),
+    ("lanes.permute", "plain:numbered", 2),
+    ("lanes.permute", "plain:numbered_vector", 1),
+    ("lanes.width-equal", "plain:crowded", 2),
+    ("lanes.partial-reset-local", "plain:contagious", 3),
+    ("space.obs-contained", "plain:Outside", 1),
+    ("space.obs-no-nan", "plain:Nowhere", 1),
+    ("space.member-accepted", "plain:Refusing", 1),
+    ("value.reward-finite", "plain:Priceless", 1),
+    ("value.mask-honest", "value:AllowsNothing", 1),
+    ("autoreset.next.action-ignored", "autoreset:Obedient", 1),
+    ("autoreset.next.quiet", "autoreset:Paying", 1),
+    ("autoreset.next.quiet", "autoreset:StillOver", 1),
+    ("autoreset.next.terminal-kept", "autoreset:Ahead", 1),
+    ("autoreset.next.not-stuck", "autoreset:Stuck", 1),
+    ("autoreset.same.final-obs", "autoreset:NoMask", 1),
+    ("autoreset.same.final-obs", "autoreset:ShortFinal", 1),
+    ("autoreset.same.final-lane", "autoreset:Mixed", 1),
+    ("autoreset.same.info", "autoreset:InfoOfAll", 1),
+    ("life.time-limit-exact", "life:TooLong", 1),
+    ("life.time-limit-exact", "life:TooShort", 2),
+    ("life.limit-is-truncation", "life:EndOfTimeIsDone", 2),
+    ("life.options-effective", "life:LevelIgnored", 1),
+    ("life.options-effective", "life:LevelByChance", 1),
+    ("life.options-unknown", "life:Strict", 1),
+    ("py.reset-pair", "py:InfosAsList", 1),
+    ("py.step-five", "py:OneFlag", 1),
+    ("py.flag-types", "plain:Flagged", 1),
+    ("py.reward-type", "py:RewardAsArray", 1),
+    ("py.obs-dtype", "py:ObservationInDoubles", 1),
+    ("py.info-plain", "py:ObjectInInfos", 1),
+    ("py.info-plain", "py:OddKey", 1),
+    ("py.no-alias", "plain:Aliased", 1),
+    ("py.close-twice", "py:ClosesOnce", 1),
 ]
+"""A check, the env that fails it, and on how many lanes."""
+TELLERS = {"value.mask-honest": ("space.member-accepted",)}
+OF_SERVERS = [("acct.once", BadAccounts(accounts.twice)), ("twin.served-equals-local", SpoiltTarget(rounded))]
 
 
-def settings(check: str, lanes: int = 1) -> Settings:
-    return Settings(only=(check,), seed=4, time=4.0, examples=6, shrink_time=0.5, lanes=lanes)
+def settings(lanes: int = 1) -> Settings:
+    return Settings(seed=4, time=60.0, examples=6, shrink=False, lanes=lanes)
+
+
+def target_of(source: str, lanes: int) -> LocalTarget:
+    """The target of an env of this process."""
+    env = load_object(source)
+    restarts = isinstance(env, type) and issubclass(env, SameStep)
+    return (SameStepTarget if restarts else LocalTarget)(env, lanes=lanes, where="inline")
+
+
+def run_of(check: str, target: Target, lanes: int) -> Outcome:
+    """A run of one check alone, but for what tells it that it applies."""
+    known = {id: load_checks()[id] for id in (*TELLERS.get(check, ()), check)}
+    return trio.run(lambda: run_checks([target], settings(lanes), checks=known))
 
 
 @functools.cache
 def found(check: str, source: str, lanes: int) -> Outcome:
     """A run of one check on an env of this process, told as if a process of its own had served it."""
-    target = LocalTarget(load_object(source), lanes=lanes, where="inline")
-    outcome = trio.run(lambda: run_checks([target], settings(check, lanes), checks=load_checks()))
+    outcome = run_of(check, target_of(source, lanes), lanes)
     told = [attrs.evolve(finding, target=source) for finding in outcome.targets[0].findings]
     return attrs.evolve(
         outcome,
@@ -71,15 +123,35 @@ def failure(outcome: Outcome, check: str) -> Finding:
     return finding
 
 
-def again(check: str, source: str, lanes: int, blob: str) -> Finding:
-    """What trying *blob* comes to."""
+def tried(target: Target, check: str, blob: str, lanes: int = 1) -> Finding:
+    """What trying *blob* on *target* comes to."""
 
     async def run() -> TargetOutcome:
-        target = LocalTarget(load_object(source), lanes=lanes, where="inline")
         async with target.running():
-            return await retried(decode_blob(blob), target, settings(check, lanes), load_checks(), runs=3)
+            return await retried(decode_blob(blob), target, settings(lanes), load_checks(), runs=3)
 
     return trio.run(run).findings[0]
+
+
+def again(check: str, source: str, lanes: int, blob: str) -> Finding:
+    return tried(target_of(source, lanes), check, blob, lanes)
+
+
+def ran(path: str) -> object:
+    """What a plain script ends with, which knows nothing of this package: the reason it gives, if any."""
+    text = Path(path).read_text()
+    assert "rlmesh_trio" not in text
+    before = sys.path[:]
+    try:
+        with np.printoptions():
+            exec(compile(text, path, "exec"), {"__name__": "__main__"})
+    except SystemExit as exit:
+        return exit.code
+    except Exception as failure:
+        return failure
+    finally:
+        sys.path[:] = before
+    return None
 
 
 def run_script(path: str) -> subprocess.CompletedProcess[str]:
@@ -95,31 +167,128 @@ def run_script(path: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("check", "source", "lanes"), FAULTS)
-def test_a_failure_is_seen_again_in_four_ways(check: str, source: str, lanes: int, tmp_path: Path) -> None:
-    outcome = found(check, source, lanes)
-    finding = failure(outcome, check)
-    made = reproductions_of(outcome, folder=tmp_path)
-    told = made.found[check, source]
-    assert made.remarks == ()
-
-    # the seed: the same failure is found again
-    if "Unseeded" in source:
-        repeated = failure(found.__wrapped__(check, source, lanes), check)
-        assert repeated.evidence
-        assert finding.evidence
-        assert repeated.evidence.signature == finding.evidence.signature
-    # the blob
-    assert told.again.startswith(f"rlmesh-trio conform try '{told.blob}' {source}")
-    assert again(check, source, lanes, told.blob).verdict == finding.verdict
-    # the file: whole, and the case is in it
+def seen_by_seed_blob_and_file(first: Finding, repeated: Finding, retried: Finding, told: Reproduction) -> None:
+    """The same failure comes of the same seed and of the blob, and the case is in the file."""
+    assert first.evidence
+    assert repeated.evidence
+    assert repeated.evidence.signature == first.evidence.signature
+    assert (retried.verdict, retried.evidence and retried.evidence.signature) == (
+        first.verdict,
+        first.evidence.signature,
+    )
     assert verify(told.file).problems == ()
     assert encode_case(told) == told.blob
-    # the plain script
+
+
+@pytest.mark.parametrize(("check", "env", "lanes"), FAULTS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_failure_is_seen_again_in_four_ways(check: str, env: str, lanes: int, tmp_path: Path) -> None:
+    source = f"{PLANTED}.{env}"
+    outcome = found(check, source, lanes)
+    first = failure(outcome, check)
+    reproductions = reproductions_of(outcome, folder=tmp_path)
+    assert reproductions.remarks == ()
+    told = reproductions.found[check, source]
+    assert told.again.startswith(f"rlmesh-trio conform try '{told.blob}' {source}")
+    repeated = failure(found.__wrapped__(check, source, lanes), check)
+    seen_by_seed_blob_and_file(first, repeated, again(check, source, lanes, told.blob), told)
+    assert repeated.scripts == first.scripts or "Unseeded" in env
     assert told.plain_lines == Path(told.plain).read_text().count("\n")
+    assert ran(told.plain), Path(told.plain).read_text()
+
+
+@pytest.mark.parametrize(("check", "target"), OF_SERVERS, ids=lambda one: one if isinstance(one, str) else "")
+def test_a_failure_of_a_server_is_seen_again_in_three_ways(check: str, target: Target, tmp_path: Path) -> None:
+    why = "the fault is in the server's answer"
+    outcome = run_of(check, target, 2)
+    reproductions = reproductions_of(outcome, folder=tmp_path)
+    told = reproductions.found[check, target.name]
+    repeated = failure(run_of(check, target, 2), check)
+    seen_by_seed_blob_and_file(failure(outcome, check), repeated, tried(target, check, told.blob, 2), told)
+    assert (told.plain, told.no_plain) == ("", why)
+    assert reproductions.remarks == (f"no plain script of {check}: {why}",)
+
+
+@pytest.mark.parametrize(
+    ("check", "server"),
+    [
+        ("wire.close", ScriptedServer("close is answered twice")),
+        ("contract.refuses-foreign", Handshaker(manners="welcomes all")),
+    ],
+)
+def test_a_failure_of_the_protocol_is_seen_again_in_three_ways(
+    check: str, server: ScriptedServer, tmp_path: Path
+) -> None:
+    async def twice() -> None:
+        async with scripted_server(server) as address:
+            target = WireTarget(address)
+            known = {check: load_checks()[check]}
+            first, second = [await run_checks([target], settings(), checks=known) for _ in range(2)]
+            told = reproductions_of(first, folder=tmp_path).found[check, address]
+            retrial = await retried(decode_blob(told.blob), target, settings(), load_checks(), runs=3)
+            seen_by_seed_blob_and_file(failure(first, check), failure(second, check), retrial.findings[0], told)
+            assert failure(first, check).case == failure(second, check).case
+            assert (told.plain, told.no_plain) == ("", "the fault is in the server's answer")
+
+    trio.run(twice)
+
+
+def test_pictures_are_seen_again_in_four_ways(tmp_path: Path) -> None:
+    check, source = "render.frame", f"{PLANTED}.render:Grows"
+    outcome = run_of(check, ServedTarget(source), 1)
+    told = reproductions_of(outcome, folder=tmp_path).found[check, source]
+    retrial = tried(ServedTarget(source), check, told.blob)
+    seen_by_seed_blob_and_file(failure(outcome, check), retrial, retrial, told)
+    assert "frames of several sizes" in str(ran(told.plain))
+
+
+def test_a_script_runs_where_this_package_is_not(tmp_path: Path) -> None:
+    check, source = "seed.trace-repeatable", f"{SEED}:UnseededPush"
+    told = reproductions_of(found(check, source, 1), folder=tmp_path).found[check, source]
     ran = run_script(told.plain)
     assert ran.returncode == 1, ran.stderr
-    assert ran.stderr.strip()
+    assert "and then" in ran.stderr
+
+
+def test_a_check_of_ones_own_has_a_script_that_prints_the_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check, source = "space.obs-contained", f"{PLANTED}.plain:Outside"
+    outcome = found(check, source, 1)
+    own = attrs.evolve(failure(outcome, check), check="mine.calm")
+    renamed = attrs.evolve(outcome, targets=(attrs.evolve(outcome.targets[0], findings=(own,)),))
+    told = reproductions_of(renamed, folder=tmp_path).found["mine.calm", source]
+    assert ran(told.plain) is None
+    assert "1.5" in capsys.readouterr().out
+
+
+def test_nothing_that_goes_wrong_takes_anything_else_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise LookupError("a fault of the kit's own\nin two lines")
+
+    check, source = "seed.reset-repeatable", f"{SEED}:UnseededStart"
+    outcome = found(check, source, 1)
+    for name, left in (
+        ("record_traces", ("again", "blob", "plain")),
+        ("plain_script", ("again", "blob", "file")),
+        ("encode_blob", ("file", "plain")),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"rlmesh_trio.conformance.reproductions.{name}", fails)
+            reproductions = reproductions_of(outcome, folder=tmp_path)
+        told = reproductions.found[check, source]
+        assert tuple(way for way in ("again", "blob", "file", "plain") if getattr(told, way)) == left
+        assert len(reproductions.remarks) == 1
+        assert reproductions.remarks[0].endswith("LookupError: a fault of the kit's own")
+
+
+def test_when_the_time_is_over_there_are_no_more_files_but_all_the_words(tmp_path: Path) -> None:
+    check, source = "seed.reset-repeatable", f"{SEED}:UnseededStart"
+    left = iter([1.0, 0.0])
+    reproductions = reproductions_of(found(check, source, 1), folder=tmp_path, left=lambda: next(left))
+    told = reproductions.found[check, source]
+    assert (bool(told.blob), bool(told.again), bool(told.plain), told.file) == (True, True, True, "")
+    assert reproductions.remarks == (f"no recording of {check}: the time was over, --time gives more",)
 
 
 def encode_case(told: Reproduction) -> str:
@@ -166,17 +335,17 @@ def test_what_only_a_server_does_has_no_plain_script_and_a_reason(tmp_path: Path
     served = attrs.evolve(finding, evidence=attrs.evolve(finding.evidence, blame="server"))
     nameless = lambda: None  # noqa: E731 - a name is what it must not have
     for one, source, why in (
-        (served, target.name, "the fault is the server's"),
-        (attrs.evolve(finding, check="wire.close"), target.name, "the fault is the server's"),
-        (attrs.evolve(finding, check="acct.once"), target.name, "what a server makes of the env"),
+        (served, target.name, "the fault is in the server's answer"),
+        (attrs.evolve(finding, check="wire.close"), target.name, "the fault is in the server's answer"),
+        (attrs.evolve(finding, check="acct.once"), target.name, "the fault is in the server's answer"),
         (finding, nameless, "no name to import it by"),
     ):
         with pytest.raises(NoPlainScript, match=why):
             plain_script(one, source, target.contract)
     running = attrs.evolve(outcome, targets=(attrs.evolve(target, kind="wire"),))
-    made = reproductions_of(running, folder=tmp_path)
-    assert made.found["seed.reset-repeatable", target.name].plain == ""
-    assert "is not known here" in made.remarks[0]
+    reproductions = reproductions_of(running, folder=tmp_path)
+    assert reproductions.found["seed.reset-repeatable", target.name].plain == ""
+    assert "is not known here" in reproductions.remarks[0]
 
 
 def test_a_blob_of_another_env_or_of_an_unknown_check_is_refused() -> None:
@@ -196,18 +365,18 @@ def test_no_failure_writes_no_file_and_an_unwritable_folder_is_said(tmp_path: Pa
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
     failed = found("seed.reset-repeatable", f"{SEED}:UnseededStart", 1)
-    made = reproductions_of(failed, folder=tmp_path / "file")
-    (told,) = made.found.values()
+    reproductions = reproductions_of(failed, folder=tmp_path / "file")
+    (told,) = reproductions.found.values()
     assert (told.file, told.plain) == ("", "")
     assert told.blob
-    assert "no files to show failures" in made.remarks[0]
+    assert "cannot write to" in reproductions.remarks[0]
 
 
 def test_settings_that_decide_a_judgement_go_with_the_command(tmp_path: Path) -> None:
     outcome = found("seed.reset-repeatable", f"{SEED}:UnseededStart", 2)
     told = attrs.evolve(outcome.settings, ulps=4, options=(("level", 2),), token="secret", ignored_leaves=("obs.a",))
-    made = reproductions_of(attrs.evolve(outcome, settings=told), folder=tmp_path, modules=("my.checks",))
-    (one,) = made.found.values()
+    reproductions = reproductions_of(attrs.evolve(outcome, settings=told), folder=tmp_path, modules=("my.checks",))
+    (one,) = reproductions.found.values()
     for option in ("--checks=my.checks", "--lanes=2", "--tolerance=ulp=4", "--options=level=2", "--ignore-leaf=obs.a"):
         assert option in one.again
     assert "secret" not in one.again
@@ -245,8 +414,8 @@ def test_evidence_without_traces_has_no_recording_to_speak_of(tmp_path: Path) ->
         failure(outcome, "seed.reset-repeatable"), evidence=Evidence(("nothing was played",), "nothing")
     )
     target = attrs.evolve(outcome.targets[0], findings=(finding,))
-    made = reproductions_of(attrs.evolve(outcome, targets=(target,)), folder=tmp_path)
-    (told,) = made.found.values()
+    reproductions = reproductions_of(attrs.evolve(outcome, targets=(target,)), folder=tmp_path)
+    (told,) = reproductions.found.values()
     with open_recording(told.file) as recording:
         assert list(recording.ticks()) == []
     assert blob_in(told.file).case == finding.case

@@ -29,6 +29,7 @@ from rlmesh_trio.conformance.verdicts import Evidence
 __all__ = ("deadline", "malformed", "one_answer", "recoverable_honest", "unsupported")
 
 _SLACK = 0.25
+_LATE = "more than 250 ms after that"
 _REFUSALS = ("UNSUPPORTED", "INVALID_ACTION")
 _NEVER = "no answer"
 _FEW = 8
@@ -36,8 +37,8 @@ _ACTION_FLAWS = (*LEAF_FLAWS, *TEXT_FLAWS)
 
 
 def _seen(conversation: Conversation, signature: str, what: str, meaning: str, *, times: bool = False) -> Evidence:
-    lines = (what, *draw(conversation.log, times=times))
-    return Evidence(lines, signature, meaning, blame="server")
+    measured = draw(conversation.log, times=True) if times else ()
+    return Evidence((what, *draw(conversation.log)), signature, meaning, blame="server", measured=measured)
 
 
 def _judged(conversation: Conversation) -> list[Exchange]:
@@ -243,9 +244,9 @@ async def _late(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
                 continue
             signature, came = _NEVER, "no answer came"
         elif each.answer.error is not None and each.answer.error.code == "TIMEOUT":
-            signature, came = "TIMEOUT comes too late", f"TIMEOUT came after {each.seconds * 1000:.0f} ms"
+            signature, came = "TIMEOUT comes too late", f"TIMEOUT came {_LATE}"
         else:
-            signature, came = "the answer comes too late", f"an answer came after {each.seconds * 1000:.0f} ms"
+            signature, came = "the answer comes too late", f"an answer came {_LATE}"
         what = f"{each.sent.request_id} had {each.move.timeout_ms} ms, and {came}"
         meaning = "The deadline is looked at when the operation is over; one that hangs is never answered."
         return _seen(conversation, signature, what, meaning, times=True)

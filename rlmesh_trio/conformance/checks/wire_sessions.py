@@ -43,8 +43,9 @@ async def survives(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     trouble = await next_session(lab)
     if trouble is None or (trouble.gone and conversation.fatal is not None):
         return None
-    lines = (f"the next session {trouble.what}", *draw(conversation.log, times=True))
-    return Evidence(lines, trouble.signature, "What one client does, or suffers, is felt by the next.", blame="server")
+    lines = (f"the next session {trouble.what}", *draw(conversation.log))
+    meaning = "What one client does, or suffers, is felt by the next."
+    return Evidence(lines, trouble.signature, meaning, "server", measured=draw(conversation.log, times=True))
 
 
 def _mishaps(facts: Facts) -> st.SearchStrategy[Move]:
@@ -166,9 +167,10 @@ async def large(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     async with lab.raw_stream() as stream:
         conversation = await hold(stream, lab.facts, ("step", "reset", *case))
         await conversation.conclude()
-    *plain, padded = [each for each in conversation.exchanges if each.asked]
-    if not plain or plain[0].answer is None or plain[0].answer.error is not None:
+    asked = [each for each in conversation.exchanges if each.asked]
+    if len(asked) < 2 or asked[0].answer is None or asked[0].answer.error is not None:
         return None
+    padded = asked[-1]
     if padded.answer is not None and padded.answer.error is None:
         return None
     came = told(padded.answer or stream.ending)

@@ -115,6 +115,7 @@ class EventLog(Watcher):
             tries=finding.tries,
             examples=finding.examples,
             steps=finding.steps,
+            cut_by_time=finding.cut,
         )
 
     def target_closed(self, target: TargetOutcome) -> None:

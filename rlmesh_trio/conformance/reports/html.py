@@ -12,7 +12,7 @@ from rlmesh_trio import __version__
 from rlmesh_trio.conformance.coverage import Coverage
 from rlmesh_trio.conformance.outcome import TargetOutcome
 from rlmesh_trio.conformance.reports.markup import Markup, element
-from rlmesh_trio.conformance.reports.material import Material, family_of, not_tested
+from rlmesh_trio.conformance.reports.material import Material, cut_by_time, family_of, not_tested
 from rlmesh_trio.conformance.reports.matrix import anchor, chip, matrix
 from rlmesh_trio.conformance.reports.sections import section
 from rlmesh_trio.conformance.reports.shown import target_words, words_of
@@ -147,6 +147,10 @@ def _coverage(target: TargetOutcome) -> Iterator[Markup]:
     if untested:
         yield element("h4", "not tested")
         yield element("ul", *[element("li", f"{', '.join(group.checks)}: {group.reason}") for group in untested])
+    cut = cut_by_time(target.findings)
+    if cut:
+        yield element("h4", "cut by time")
+        yield element("p", f"{', '.join(cut)}: a run with more time, or with a number of examples, tries all cases")
 
 
 def _blocks(target: TargetOutcome, seen: Coverage) -> Iterator[Markup]:
@@ -219,3 +223,7 @@ def _times(material: Material) -> Iterator[Markup]:
         ]
         table = element("table", element("tr", *heads), *rows)
         yield element("details", element("summary", "check by check"), table)
+        for finding in target.findings:
+            if finding.evidence is not None and finding.evidence.measured:
+                measured = element("pre", "\n".join(finding.evidence.measured), tabindex=0)
+                yield element("details", element("summary", f"{finding.check}, measured"), measured)

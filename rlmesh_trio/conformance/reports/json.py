@@ -98,6 +98,7 @@ def _check(material: Material, target: TargetOutcome, finding: Finding) -> dict[
         "rule": material.rule(finding.check),
         "examples": finding.examples,
         "steps": finding.steps,
+        "cut_by_time": finding.cut,
         "evidence": _evidence(evidence) if evidence else None,
         "reproduction": _reproduction(material, target, finding) if evidence else None,
     }
@@ -127,6 +128,7 @@ def _reproduction(material: Material, target: TargetOutcome, finding: Finding) -
         "blob": told.blob,
         "file": told.file,
         "plain": told.plain,
+        "no_plain": told.no_plain,
     }
 
 
@@ -149,6 +151,7 @@ def _times(material: Material) -> dict[str, Any]:
                 "target": finding.target,
                 "seconds": round(finding.seconds, 3),
                 "shrinking": round(finding.shrink_seconds, 3),
+                "measured": finding.evidence.measured if finding.evidence else (),
             }
             for finding in outcome.findings
         ],

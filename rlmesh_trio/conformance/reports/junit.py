@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
 from rlmesh_trio.conformance.outcome import TargetOutcome
-from rlmesh_trio.conformance.reports.material import Material, Stale, family_of
+from rlmesh_trio.conformance.reports.material import Material, Stale, cut_by_time, family_of
 from rlmesh_trio.conformance.reports.shown import finding_lines, target_facts
 from rlmesh_trio.conformance.reports.texts import harmless
 from rlmesh_trio.conformance.verdicts import Finding
@@ -63,6 +63,8 @@ def _properties(material: Material, target: TargetOutcome) -> Iterator[tuple[str
     yield "seed", str(material.outcome.settings.seed)
     yield "contract_digest", target.contract_digest
     yield from target_facts(target)
+    if cut := cut_by_time(target.findings):
+        yield "cut_by_time", ", ".join(cut)
 
 
 def _count(suite: ET.Element) -> None:

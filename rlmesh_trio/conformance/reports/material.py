@@ -12,7 +12,18 @@ from rlmesh_trio.conformance.outcome import FAILED, PASSED, Outcome, TargetOutco
 from rlmesh_trio.conformance.registry import CHECKS, Check
 from rlmesh_trio.conformance.verdicts import Finding, VerdictName
 
-__all__ = ("SHOWN", "Group", "Material", "Reproduction", "Stale", "Tally", "family_of", "not_tested", "tallies")
+__all__ = (
+    "SHOWN",
+    "Group",
+    "Material",
+    "Reproduction",
+    "Stale",
+    "Tally",
+    "cut_by_time",
+    "family_of",
+    "not_tested",
+    "tallies",
+)
 
 SHOWN: tuple[VerdictName, ...] = ("fail", "warn", "error", "known")
 """The verdicts that come with a case to show, the gravest first."""
@@ -25,7 +36,7 @@ class Reproduction:
     """The ways to see one failure again, each empty where there is none.
 
     ``again`` is a command to paste into a shell, ``blob`` the case itself as one word, ``file`` a recording, and
-    ``plain`` a script of ``plain_lines`` lines that needs gymnasium only.
+    ``plain`` a script of ``plain_lines`` lines that needs gymnasium only; where there is none, ``no_plain`` says why.
     """
 
     again: str = ""
@@ -33,6 +44,7 @@ class Reproduction:
     file: str = ""
     plain: str = ""
     plain_lines: int = 0
+    no_plain: str = ""
 
 
 @attrs.frozen
@@ -139,6 +151,12 @@ def not_tested(findings: Sequence[Finding]) -> list[Group]:
             reasons.setdefault(reason, []).append(finding.check)
     sizes = {tally.family: sum(tally.verdicts.values()) for tally in tallies(findings)}
     return [Group(reason, _joined(checks, sizes)) for reason, checks in reasons.items()]
+
+
+def cut_by_time(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The checks that the time ended before all their cases were tried, or before a failure was small, in order."""
+    sizes = {tally.family: sum(tally.verdicts.values()) for tally in tallies(findings)}
+    return _joined([finding.check for finding in findings if finding.cut], sizes)
 
 
 def _joined(checks: Sequence[str], sizes: Mapping[str, int]) -> tuple[str, ...]:

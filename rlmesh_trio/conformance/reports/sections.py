@@ -68,6 +68,8 @@ def _facts(finding: Finding) -> str:
         facts.append(f"{finding.runs}/{finding.tries} runs")
     if finding.shrunk_from > sum(len(script.ops) for script in finding.scripts) > 0:
         facts.append(f"shrunk from {count(finding.shrunk_from, 'op')}")
+    if finding.cut:
+        facts.append("cut by time")
     if finding.evidence is not None and finding.evidence.blame == "server":
         facts.append("blame: server")
     if finding.examples:
@@ -140,6 +142,8 @@ def _again(material: Material, finding: Finding) -> Iterator[Markup]:
     told = material.reproduction(finding)
     plain = f"{told.plain} ({count(told.plain_lines, 'line')}, needs no rlmesh_trio)" if told.plain else ""
     ways = (("again", told.again), ("file", told.file), ("plain gymnasium", plain))
+    if told.no_plain:
+        yield element("p", f"no plain script: {told.no_plain}", class_="muted")
     items = [
         part
         for name, text in ways

@@ -133,3 +133,5 @@ def finding_lines(material: Material, target: TargetOutcome, finding: Finding) -
     for label, value in (("again", told.again), ("file", told.file), ("plain gymnasium", told.plain)):
         if value:
             yield f"{label}: {value}"
+    if told.no_plain:
+        yield f"no plain script: {told.no_plain}"

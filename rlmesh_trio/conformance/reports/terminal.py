@@ -11,7 +11,16 @@ from typing import TextIO
 import click
 
 from rlmesh_trio.conformance.outcome import TargetOutcome
-from rlmesh_trio.conformance.reports.material import Group, Material, Reproduction, Stale, Tally, not_tested, tallies
+from rlmesh_trio.conformance.reports.material import (
+    Group,
+    Material,
+    Reproduction,
+    Stale,
+    Tally,
+    cut_by_time,
+    not_tested,
+    tallies,
+)
 from rlmesh_trio.conformance.reports.shown import moot_text, ops_text, script_rows, target_words, words_of
 from rlmesh_trio.conformance.reports.texts import count, elided, folded, harmless, seconds_text
 from rlmesh_trio.conformance.verdicts import Finding, VerdictName
@@ -52,13 +61,14 @@ def _report(material: Material, width: int, verbose: bool) -> Iterator[str]:
         for finding in material.shown(target):
             yield from failure_block(material, target, finding, width=width, verbose=verbose)
             yield ""
-        notes = list(_notes(target, width, verbose))
+        notes = list(_notes(material, target, width, verbose))
         yield from [*notes, ""] if notes else ()
         if target.lost:
             yield from [*_lost(target, width), ""]
         yield from _table(tallies(target.findings), times=material.times)
         yield ""
         yield from _untested(not_tested(target.findings), width)
+        yield from _cut(cut_by_time(target.findings), width)
     for stale in material.stale:
         yield from _stale(stale, width)
     seed = outcome.settings.seed
@@ -74,7 +84,7 @@ def failure_block(
     tail = [*_meaning(finding, width), *_rule(material, finding, width)]
     tail += _again(material.reproduction(finding), target, width)
     scripts = script_rows(finding, target.contract)
-    said = list(_said(finding, width))
+    said = list(_said(finding, width, times=material.times))
     if not verbose:
         left = SCREEN - len(head) - sum(_rows(line, width) for line in tail)
         rows = max(_SCRIPT_ROWS, left - max(_LEAST_EVIDENCE, len(said)))
@@ -108,6 +118,8 @@ def _head(finding: Finding, width: int, *, times: bool) -> list[str]:
     if finding.shrunk_from > sum(len(script.ops) for script in finding.scripts) > 0:
         spent = f" in {finding.shrink_seconds:.1f} s" if times else ""
         facts.append(f"shrunk from {count(finding.shrunk_from, 'op')}{spent}")
+    if finding.cut:
+        facts.append("cut by time")
     if evidence is not None and evidence.blame == "server":
         facts.append("blame: server")
     first, *more = folded(
@@ -117,10 +129,13 @@ def _head(finding: Finding, width: int, *, times: bool) -> list[str]:
     return [f"{mark} {first.lstrip()}", *more]
 
 
-def _said(finding: Finding, width: int) -> Iterator[str]:
+def _said(finding: Finding, width: int, *, times: bool) -> Iterator[str]:
     if finding.moot:
         yield from folded(moot_text(finding), width, indent=_INDENT, hang=_HANG)
-    for line in finding.evidence.lines if finding.evidence else ():
+    lines = finding.evidence.lines if finding.evidence else ()
+    if finding.evidence and times and finding.evidence.measured:
+        lines = (*lines[:1], *finding.evidence.measured)
+    for line in lines:
         yield from folded(line, width, indent=_INDENT, hang=_HANG)
     if finding.reason:
         yield from folded(f"{finding.verdict}: {finding.reason}", width, indent=_INDENT, hang=_HANG)
@@ -147,6 +162,8 @@ def _again(reproduction: Reproduction, target: TargetOutcome, width: int) -> lis
         line = f"{_INDENT}plain gymnasium: {reproduction.plain}  ({count(reproduction.plain_lines, 'line')}"
         needs = ", needs no rlmesh_trio"
         lines.append(f"{line}{needs if len(line) + len(needs) < width else ''})")
+    elif reproduction.no_plain:
+        lines += folded(f"no plain script: {reproduction.no_plain}", width, indent=_INDENT, hang=_HANG)
     return lines
 
 
@@ -157,14 +174,21 @@ def _beside(parts: Sequence[str], width: int) -> list[str]:
     return [] if not told else [line] if len(line) <= width else [_INDENT + part for part in told]
 
 
-def _notes(target: TargetOutcome, width: int, verbose: bool) -> Iterator[str]:
+def _notes(material: Material, target: TargetOutcome, width: int, verbose: bool) -> Iterator[str]:
     for finding in target.findings:
         if finding.verdict != "note":
             continue
         mark = click.style("NOTE", fg=_COLORS["note"], bold=True)
-        said = list(_said_of_note(finding, width))
         yield f"{mark} {finding.check}"
-        yield from said if verbose else elided(said, _NOTE_ROWS)
+        known = material.checks.get(finding.check)
+        if known is not None and known.compares:
+            # Whoever names two targets wants to see where they part.
+            script = script_rows(finding, target.contract)
+            yield from _short([f"{_INDENT}{text}" for text in script], _SCRIPT_ROWS, width)
+            yield from _said_of_note(finding, width)
+        else:
+            said = list(_said_of_note(finding, width))
+            yield from said if verbose else elided(said, _NOTE_ROWS)
 
 
 def _said_of_note(finding: Finding, width: int) -> Iterator[str]:
@@ -216,6 +240,13 @@ def _untested(groups: Sequence[Group], width: int) -> Iterator[str]:
     for group in groups:
         yield from folded(f"{', '.join(group.checks)}: {group.reason}", width, indent=_INDENT, hang=_HANG)
     yield ""
+
+
+def _cut(checks: Sequence[str], width: int) -> Iterator[str]:
+    if checks:
+        yield click.style("cut by time", bold=True) + ": --time gives more, and --examples N the same each time"
+        yield from folded(", ".join(checks), width, indent=_INDENT, hang=_HANG)
+        yield ""
 
 
 def _stale(stale: Stale, width: int) -> Iterator[str]:

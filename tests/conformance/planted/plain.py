@@ -1,10 +1,13 @@
 """Envs with one fault each that a few lines of gymnasium show as well."""
 
+import time
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 
+from tests.conformance.planted import lanes
 from tests.conformance.planted.seed import Infos, Vector, Walk
 
 
@@ -83,3 +86,52 @@ class Windy(Walk):
     def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, Infos]:
         Windy.wind += float(action)
         return super().step(action)
+
+
+numbered = lanes.numbered()
+copied = lanes.copies()
+_crowded = lanes.crowded()
+contagious = lanes.contagious()
+
+
+def crowded(lane: int) -> Walk:
+    """Lanes that know how many they are, the first of which is made first, though each is made in a thread."""
+    time.sleep(0.01 * lane)
+    return _crowded(lane)
+
+
+class Shared(Walk):
+    """Feels what all of one vector did before."""
+
+    def __init__(self, group: list[float]) -> None:
+        super().__init__()
+        self.group = group
+
+    def start(self) -> float:
+        self.group.clear()
+        return super().start()
+
+    def push(self) -> float:
+        return super().push() + sum(self.group)
+
+    def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, Infos]:
+        self.group.append(float(action))
+        return super().step(action)
+
+
+def windy_vector() -> SyncVectorEnv:
+    """Lanes that share the wind."""
+    group: list[float] = []
+    return SyncVectorEnv([lambda: Shared(group)] * 2)
+
+
+def copied_vector() -> SyncVectorEnv:
+    """Lanes that share a seed."""
+    factory = lanes.copies()
+    return SyncVectorEnv([lambda lane=lane: factory(lane) for lane in range(2)])
+
+
+def numbered_vector() -> SyncVectorEnv:
+    """Lanes that know their number."""
+    factory = lanes.numbered()
+    return SyncVectorEnv([lambda lane=lane: factory(lane) for lane in range(2)])
