@@ -56,7 +56,7 @@ def _differences(recorded: Header, now: Header) -> Iterator[FieldDifference]:
         yield from _field("num_envs", a.num_envs, b.num_envs)
     yield from _spaces("obs", a.observation_space, b.observation_space)
     yield from _spaces("action", a.action_space, b.action_space)
-    flat = [dict(_flat("metadata", plain_metadata(contract.metadata))) for contract in (a, b)]
+    flat = [_metadata(contract) for contract in (a, b)]
     for name in sorted({*flat[0], *flat[1]}):
         yield from _field(name, *(side.get(name, _NOTHING) for side in flat))
 
@@ -128,6 +128,11 @@ def _limits(space: gymnasium.Space[Any]) -> dict[str, Any]:
             return {"min_length": space.min_length, "max_length": space.max_length, "charset": charset}
         case _:
             return {}
+
+
+def _metadata(contract: EnvContract) -> dict[str, object]:
+    told = plain_metadata(contract.metadata)
+    return dict(entry for key, value in told.items() for entry in _flat(f"metadata.{key}", value))
 
 
 def _flat(path: str, value: object) -> Iterator[tuple[str, object]]:

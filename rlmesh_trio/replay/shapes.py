@@ -36,6 +36,12 @@ _MEANINGS: Final[dict[Shape, str]] = {
     "flags only": "only flags differ: it is decided otherwise when an episode ends",
 }
 
+_UNSEEN: Final[dict[Shape, str]] = {
+    "from the first observation": "differs from the first observation on: another seed, another version, or arithmetic",
+    "state kept over reset": "the reset is equal and the first step is not: state kept over the reset, or arithmetic",
+    "sudden": "equal up to here: arithmetic, or a random draw too many or too few",
+}
+
 
 def is_rounding(leaf: LeafDifference) -> bool:
     """Whether all that differs in *leaf* may have come about by rounding."""
@@ -76,10 +82,7 @@ def shape_sentence(divergence: Divergence) -> str:
         return _MEANINGS[shape]
     if "action" in parts:
         return f"the model's action differs, on equal observations: {_of_model(shape)}"
-    told = _MEANINGS[shape]
-    if not divergence.values_known:
-        return f"{told}; or arithmetic: only level full tells"
-    return told
+    return _MEANINGS[shape] if divergence.values_known else f"{_UNSEEN[shape]}; only level full tells"
 
 
 def _of_model(shape: Shape) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def _step(ordinal: int, step: int, lane: int, flag: int) -> Op:
 
 def run(count: int = 3, steps: int = 5) -> list[list[Op]]:
     return [episode(ordinal, steps) for ordinal in range(1, count + 1)]
+
+
+def dealt(lanes: int, count: int, steps: int) -> list[Op]:
+    """The same episodes dealt to *lanes*, which are stepped in turn."""
+    by_lane = [
+        [op for ordinal in range(lane + 1, count + 1, lanes) for op in episode(ordinal, steps, lane=lane)]
+        for lane in range(lanes)
+    ]
+    return [op for turn in zip_longest(*by_lane) for op in turn if op is not None]
 
 
 def changed(op: Op, leaf: str, change: Callable[[Any], Any]) -> Op:
