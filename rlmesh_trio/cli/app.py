@@ -12,6 +12,7 @@ from rlmesh_trio.cli.complaints import complain
 from rlmesh_trio.cli.conform_command import conform_command
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.inspect_command import inspect_command
+from rlmesh_trio.cli.replay_command import replay_command
 from rlmesh_trio.cli.run_command import run_command
 from rlmesh_trio.cli.serve_command import serve_command
 
@@ -30,6 +31,7 @@ def _app() -> None:
 _app.add_command(run_command)
 _app.add_command(inspect_command)
 _app.add_command(conform_command)
+_app.add_command(replay_command)
 _app.add_command(serve_command)
 
 

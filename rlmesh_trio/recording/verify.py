@@ -29,7 +29,11 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 
     Raises :exc:`RecordingError` for a file that cannot be opened as a recording at all.
     """
-    with open_recording(path) as recording:
+    try:
+        recording = open_recording(path)
+    except RecordingError:  # its last chunk may be broken, and what is before it whole
+        recording = open_recording(path, by_index=False)
+    with recording:
         return _Checker(recording).check()
 
 
@@ -50,7 +54,7 @@ class _Checker:
         except RecordingError as error:
             self._problems.append(error.why)
         if recording.footer is None:
-            self._problems.append(f"it has no footer, so it was not finished; its ticks up to {ledger.ticks} are whole")
+            self._problems.append(f"it has no footer that can be read; its ticks up to {ledger.ticks} are whole")
         else:
             self._expect_told()
         ledger.finish()
