@@ -16,7 +16,7 @@ import attrs
 
 from rlmesh_trio.conformance.moves import Move
 from rlmesh_trio.conformance.raw_stream import LogEntry, RawStream, Received, Sent
-from rlmesh_trio.conformance.registry import Facts
+from rlmesh_trio.conformance.registry import WAS_RESET, Facts
 from rlmesh_trio.conformance.requests import request_bytes
 from rlmesh_trio.contract import AutoresetMode
 from rlmesh_trio.errors import ConnectError
@@ -61,6 +61,7 @@ class Conversation:
         self.strays: list[Received] = []
         self.overtaken: list[tuple[Exchange, Exchange]] = []
         self.fatal: Exchange | None = None
+        self._told = facts.told
         self._contract = facts.contract
         self._options = dict(facts.options) or None
         self._open: list[Exchange] = []
@@ -177,6 +178,7 @@ class Conversation:
             return
         lanes = move.lanes or tuple(range(self._contract.num_envs))
         if answer.arm == "reset":
+            self._told[WAS_RESET] = True
             self._fresh |= set(lanes)
         elif self._contract.autoreset_mode not in _OWN_RESTART:
             masks = answer.reply.terminated_mask, answer.reply.truncated_mask

@@ -4,11 +4,19 @@ Each was seen on the package's own server, by the check that is named. A finding
 and does not count, unless the run asks for it. An entry goes when a version without the fault is out.
 """
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 import attrs
+from gymnasium import spaces
+
+from rlmesh_trio.conformance.registry import Facts
 
 __all__ = ("KNOWN_FAULTS", "KnownFault", "lookup")
+
+
+def _anywhere(_: Facts) -> bool:
+    return True
 
 
 @attrs.frozen
@@ -17,7 +25,7 @@ class KnownFault:
 
     *versions*, like *signature*, is a pattern with ``*`` and ``?``: ``0.1.0``, ``0.1.*``. *check* is an id,
     *signature* is compared with the evidence's own. *note* says in a sentence what the server does, *pointer* where it
-    is described.
+    is described. *concerns* tells the targets that have the fault from those on which the same evidence is the env's.
     """
 
     package: str
@@ -26,24 +34,36 @@ class KnownFault:
     signature: str
     note: str
     pointer: str
+    concerns: Callable[[Facts], bool] = _anywhere
 
-    def covers(self, package: str, version: str, check: str, signature: str) -> bool:
-        """Whether this is the fault that was found."""
+    def covers(self, package: str, version: str, check: str, signature: str, facts: Facts) -> bool:
+        """Whether this is the fault that was found on the target with these *facts*."""
         return (
             (package, check) == (self.package, self.check)
             and fnmatchcase(version, self.versions)
             and fnmatchcase(signature, self.signature)
+            and self.concerns(facts)
         )
 
 
-def _rlmesh(check: str, signature: str, note: str, entry: str) -> KnownFault:
-    return KnownFault("rlmesh", "0.1.0", check, signature, note, f"docs/peers.md, {entry}")
+def _rlmesh(
+    check: str, signature: str, note: str, entry: str, concerns: Callable[[Facts], bool] = _anywhere
+) -> KnownFault:
+    return KnownFault("rlmesh", "0.1.0", check, signature, note, f"docs/peers.md, {entry}", concerns)
+
+
+def _is_vector_of_tuples(facts: Facts) -> bool:
+    """Whether lanes in lockstep observe tuples: no reset of such a target succeeds, whatever its env does."""
+    space = facts.contract.observation_space
+    in_lockstep = facts.contract.num_envs > 1 and not facts.subset_step
+    return in_lockstep and space is not None and isinstance(space.space, spaces.Tuple)
 
 
 _PLACE_TAKEN = (
     "While an operation runs, the server takes no other client, however long the one who asked has been gone."
 )
 _NOT_REFUSED = "A step before any reset is handed to the env, which may raise; there is no NOT_READY."
+_NO_TUPLES = "Every reset of a vector env whose observations are tuples fails in the server."
 _LATE = "The deadline is looked at when the operation is over; one that never ends is never answered."
 
 KNOWN_FAULTS: tuple[KnownFault, ...] = (
@@ -78,13 +98,24 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "E10",
     ),
     _rlmesh("value.warning-once", "* warned of again", "Each lane that is stepped by its name warns by itself.", "E10"),
+    _rlmesh("space.obs-structure", "obs structure", _NO_TUPLES, "E17", _is_vector_of_tuples),
+    _rlmesh("space.member-accepted", "reset *", _NO_TUPLES, "E17", _is_vector_of_tuples),
+    _rlmesh(
+        "render.frame",
+        "a frame without a render mode",
+        "The env's render() is called, and its picture sent, although no render mode is declared.",
+        "E18",
+    ),
 )
 """What is shipped, in the order of ``docs/peers.md``."""
 
 
-def lookup(package: str, version: str, check: str, signature: str) -> str | None:
-    """What is known of a failure of *check* with *signature* on a server of *package*; ``None`` if nothing is."""
+def lookup(package: str, version: str, check: str, signature: str, facts: Facts) -> str | None:
+    """What is known of a failure of *check* with *signature* on a target that a server of *package* serves.
+
+    ``None`` if nothing is.
+    """
     for fault in KNOWN_FAULTS:
-        if fault.covers(package, version, check, signature):
+        if fault.covers(package, version, check, signature, facts):
             return f"{fault.note} ({fault.package} {version}; {fault.pointer})"
     return None

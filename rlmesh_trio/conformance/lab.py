@@ -17,8 +17,8 @@ from rlmesh_trio.conformance.background import open_background
 from rlmesh_trio.conformance.coverage import Coverage
 from rlmesh_trio.conformance.player import EpisodeIds, improvise, play
 from rlmesh_trio.conformance.raw_stream import RawStream, open_raw_stream
-from rlmesh_trio.conformance.registry import Facts
-from rlmesh_trio.conformance.scripts import Op, Script
+from rlmesh_trio.conformance.registry import WAS_RESET, Facts
+from rlmesh_trio.conformance.scripts import Op, Reset, Script
 from rlmesh_trio.conformance.targets import OpenEnv, Target
 from rlmesh_trio.conformance.traces import Answer, Refusal, Trace
 from rlmesh_trio.endpoints.loading import AnyEnv, env_makers
@@ -259,6 +259,8 @@ class TargetLab:
         self._busy += sum(answer.seconds for answer in trace.answers)
         self._answers += len(trace.answers)
         self.coverage.note(trace)
+        if any(answer.refusal is None and isinstance(trace.script.ops[answer.op], Reset) for answer in trace.answers):
+            self._facts.told[WAS_RESET] = True
         self.on_trace(trace)
         if trace.lost is not None:
             await self._mind_loss(trace, trace.lost)

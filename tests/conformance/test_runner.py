@@ -194,8 +194,8 @@ async def test_a_fault_of_the_checks_own_is_an_error_and_the_others_go_on(check:
 def know(monkeypatch: pytest.MonkeyPatch, check: str, signature: str) -> None:
     """Let one failure be a known fault of the server."""
 
-    def lookup(package: str, version: str, *found: str) -> str | None:
-        return "an old fault" if found == (check, signature) else None
+    def lookup(package: str, version: str, failed: str, evidence: str, facts: Facts) -> str | None:
+        return "an old fault" if (failed, evidence) == (check, signature) else None
 
     monkeypatch.setattr(runner, "lookup", lookup)
 
@@ -204,7 +204,8 @@ async def test_a_known_fault_is_shown_and_does_not_count(monkeypatch: pytest.Mon
     know(monkeypatch, "mine.a", "bad")
     outcome = await run(toy("mine.a", constant(BAD)))
     finding = outcome.findings[0]
-    assert (finding.verdict, finding.reason, finding.evidence) == ("known", "an old fault", BAD)
+    assert (finding.verdict, finding.reason) == ("known", "an old fault")
+    assert finding.evidence == attrs.evolve(BAD, blame="server")
     assert outcome.status == 0
     assert (await run(toy("mine.a", constant(BAD)), strict_server=True)).status == 1
     other = attrs.evolve(BAD, signature="worse")
@@ -391,3 +392,23 @@ async def test_a_lost_target_keeps_what_was_found_and_the_next_is_tested(autojum
     assert second.lost == ""
     assert [finding.verdict for finding in second.findings] == ["fail", "pass"]
     assert outcome.status == 3
+
+
+class Unresettable(Counting):
+    """Cannot be reset."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        raise OSError("no floor")
+
+
+async def test_where_no_reset_succeeds_little_else_is_judged() -> None:
+    async def plays(lab: Lab, script: Script) -> Evidence | None:
+        trace = await lab.play(script)
+        return None if all(answer.refusal is None for answer in trace.answers) else BAD
+
+    names = ("space.a", "space.b", "space.c", "seed.d", "life.e", "py.f")
+    checks = [toy(name, plays, cases=only_a_reset, example=lambda _: Script(1, (Reset(),))) for name in names]
+    findings = (await run(*checks, targets=[LocalTarget(Unresettable, where="inline")])).findings
+    assert [finding.verdict for finding in findings] == ["fail", "fail", "fail", "skip", "skip", "fail"]
+    assert findings[3].reason == "needs a reset that succeeds: all 3 failed"
+    assert set((await verdicts(*checks)).values()) == {"pass"}

@@ -191,3 +191,30 @@ async def test_a_number_without_an_axis(shared_env: StartPeer) -> None:
 async def test_a_token_nobody_asked_for(shared_env: StartPeer) -> None:
     async with connect_env(shared_env().address, token="anything at all") as env:
         assert env.contract.num_envs == 1
+
+
+@pytest.mark.parametrize("lanes", [2, 3])
+async def test_a_vector_of_tuples(shared_env: StartPeer, lanes: int) -> None:
+    peer = shared_env("--env", "Blackjack-v1", "--kind", "vector", "--num-envs", str(lanes))
+    async with env_wire(peer.address) as wire:
+        reply = await wire.ask(reset(*map(str, range(lanes))))
+        assert failed(reply) == ("INTERNAL", False)
+        assert reply.error.message == "reset failed: ValueError: Tuple space expected 3 items, got 2"
+        with pytest.raises(EndpointError, match=CLOSED_WITHOUT_A_WORD):
+            await wire.ask(reset(*map(str, range(lanes))))
+
+
+async def test_lanes_of_tuples_are_served(shared_env: StartPeer) -> None:
+    async with env_wire(shared_env("--env", "Blackjack-v1", "--kind", "lanes").address) as wire:
+        assert (await wire.ask(reset("one", "two", "three"))).is_set("reset")
+
+
+async def test_a_frame_without_a_render_mode(shared_env: StartPeer) -> None:
+    peer = shared_env("--env", "counter")
+    async with connect_env(peer.address) as env:
+        assert env.contract.render_mode == ""
+    async with env_wire(peer.address) as wire:
+        await wire.ask(reset("one"))
+        reply = await wire.ask(pb.JoinRequest(render=present(pb.RenderRequest())))
+    assert reply.render.frame is not None
+    assert reply.render.frame.startswith(b"\x89PNG")

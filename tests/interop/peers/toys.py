@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ("TOYS", "Arm", "Counter", "Fault", "FaultKind", "Image", "Kitchen", "Point", "Toy")
+__all__ = ("TOYS", "Arm", "Counter", "Fault", "FaultKind", "Image", "Kitchen", "Pair", "Point", "Toy")
 
 FaultKind = Literal["none", "raise", "hang", "exit", "nan", "shape", "range"]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
@@ -252,4 +252,20 @@ class Point(Toy):
         return 1.0
 
 
-TOYS: dict[str, type[Toy]] = {"counter": Counter, "kitchen": Kitchen, "arm": Arm, "image": Image, "point": Point}
+class Pair(Point):
+    """The step twice, as a Tuple of two numbers; earns 1."""
+
+    observation_space = spaces.Tuple([spaces.Discrete(1000), spaces.Box(-1e6, 1e6, (1,), np.float32)])
+
+    def observe(self) -> Any:
+        return self.clock, np.array([self.clock], np.float32)
+
+
+TOYS: dict[str, type[Toy]] = {
+    "counter": Counter,
+    "kitchen": Kitchen,
+    "arm": Arm,
+    "image": Image,
+    "point": Point,
+    "pair": Pair,
+}
