@@ -30,7 +30,7 @@ FACTS_KEY: Final = "rlmesh_trio"
 """The key of the file's metadata under which the facts of the run stand, as JSON."""
 
 _GROUP_ROWS: Final = 1 << 16
-_GROUP_BYTES: Final = 32 << 20
+_GROUP_BYTES: Final = 8 << 20
 
 
 def export_parquet(
