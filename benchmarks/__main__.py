@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import all_hooks, codec_cost, engine_cost, images, overlap, streaming, throughput
+from benchmarks import all_hooks, codec_cost, engine_cost, images, overlap, recording, streaming, throughput
 from benchmarks.budgets import Budget, Cost, run_budget
 from benchmarks.children import start
 from benchmarks.overlap import SHARE_GOALS
@@ -23,7 +23,14 @@ from benchmarks.tables import (
     standing_table,
 )
 
-RACES = (*throughput.RACES, *all_hooks.RACES, *streaming.RACES, *images.RACES, *overlap.RACES)
+RACES = (
+    *throughput.RACES,
+    *all_hooks.RACES,
+    *recording.RACES,
+    *streaming.RACES,
+    *images.RACES,
+    *overlap.RACES,
+)
 TABLE_WIDTH = 120
 BUDGETS = (*engine_cost.BUDGETS, *codec_cost.BUDGETS)
 

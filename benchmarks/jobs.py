@@ -11,7 +11,7 @@ import attrs
 
 __all__ = ("Job", "Mode", "Sample", "SchedulerName", "ServerPlan", "answer_lines")
 
-Mode = Literal["run", "hooks", "journal", "stream"]
+Mode = Literal["run", "hooks", "journal", "stream", "record digest", "record full"]
 SchedulerName = Literal["eager", "full batch", "adaptive"]
 
 

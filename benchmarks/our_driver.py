@@ -20,6 +20,7 @@ from benchmarks.schedulers import make_scheduler
 from benchmarks.timing import Forwards, Stopwatch
 from rlmesh_trio import Hooks, Report, Session, SessionSpec, connect_env, open_local_model, open_session, run_session
 from rlmesh_trio.observers import HookGroup, JournalHooks
+from rlmesh_trio.recording import Recorder, header_of
 
 
 async def measure(job: Job) -> Sample:
@@ -37,6 +38,13 @@ async def measure(job: Job) -> Sample:
             if job.mode == "stream":
                 async with open_session(spec, env, model) as session:
                     report = await follow(session)
+            elif job.mode.startswith("record "):
+                with TemporaryDirectory() as folder:
+                    recorder = Recorder(Path(folder, "run.mcap"), header_of(spec, env, model), job.mode.split()[1])
+                    with recorder:
+                        report = await run_session(
+                            spec, recorder.wrap(env), recorder.wrap_model(model), hooks=recorder.hooks
+                        )
             else:
                 scheduler = make_scheduler(job.scheduler, spec.num_envs)
                 with listening(job.mode, spec) as hooks:

@@ -1,6 +1,8 @@
 """Decisions as bytes. Batches come with nearly every step, so these are written and read by hand. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
 from typing import Final
 
 import attrs
@@ -11,20 +13,20 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.wire.fields import (
     READ_FAULTS,
     TRUNCATED,
-    encode_int64,
     encode_varint,
     length_prefixed,
     malformed,
-    read_int64,
     read_uint32,
     read_varint,
     skip_field,
 )
 from rlmesh_trio.wire.pb.rlmesh_trio.recording import v1 as pb
-from rlmesh_trio.wire.strict import decode, encode, encoded_field
+from rlmesh_trio.wire.strict import decode, encode
 
-__all__ = ("decode_decision", "encode_decision")
+__all__ = ("decode_decision", "encode_batch", "encode_decision")
 
+_pack_time: Final = Struct("<q").pack
+_read_time: Final = Struct("<q").unpack_from
 _RENAMED: Final = {"episode_index": "ordinal", "env_index": "lane", "step_count": "steps"}
 _SUMMARY_NAMES: Final = {name: _RENAMED.get(name, name) for name in attrs.fields_dict(EpisodeSummary)}
 
@@ -33,83 +35,114 @@ def encode_decision(decision: Decision) -> bytes:
     """A decision message; its tick is the log time of the message and not in it."""
     match decision.what:
         case Batch(rows, took_ns):
-            batch = b"".join(map(_encode_row, rows)) + b"\x10" + encode_int64(took_ns)
-            return b"\x08" + encode_int64(decision.unix_ns) + length_prefixed(b"\x12", batch)
+            columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+            return encode_batch(decision.unix_ns, took_ns, *map(tuple, columns))
         case Mishap() as mishap:
-            incident = pb.Incident(**attrs.asdict(mishap))
-            return encode(pb.Decision(unix_ns=decision.unix_ns, incident=incident))
+            return _before_kind(decision) + length_prefixed(b"\x1a", encode(pb.Incident(**attrs.asdict(mishap))))
         case EpisodeSummary() as told:
             fields = {there: getattr(told, name) for name, there in _SUMMARY_NAMES.items()}
-            return encode(pb.Decision(unix_ns=decision.unix_ns, summary=pb.Summary(**fields)))
+            return _before_kind(decision) + length_prefixed(b"\x22", encode(pb.Summary(**fields)))
 
 
-def _encode_row(row: Sequence[int]) -> bytes:
-    ordinal, step, request, frames = map(encode_varint, row)
-    body = b"\x08%b\x10%b\x18%b\x20%b" % (ordinal, step, request, frames)
-    return b"\x0a%c%b" % (len(body), body)
+def _before_kind(decision: Decision) -> bytes:
+    return b"\x09" + _pack_time(decision.unix_ns)
+
+
+def encode_batch(
+    unix_ns: int,
+    took_ns: int,
+    ordinals: Sequence[int],
+    steps: Sequence[int],
+    requests: tuple[int, ...],
+    frames: tuple[int, ...],
+) -> bytes:
+    """The decision message of a batch, given column by column: what :class:`BatchRow` holds of each row."""
+    first, second = b"".join(map(encode_varint, ordinals)), b"".join(map(encode_varint, steps))
+    rest = _packed(b"\x1a", requests) + _packed(b"\x22", frames)
+    batch = b"".join(
+        (b"\x0a", encode_varint(len(first)), first, b"\x12", encode_varint(len(second)), second, rest, b"\x29")
+    )
+    size = encode_varint(len(batch) + 8)
+    return b"".join((b"\x09", _pack_time(unix_ns), b"\x12", size, batch, _pack_time(took_ns)))
+
+
+@lru_cache(maxsize=1024)
+def _packed(tag: bytes, numbers: tuple[int, ...]) -> bytes:
+    """A column that is the same for most batches of a size."""
+    return length_prefixed(tag, b"".join(map(encode_varint, numbers)))
 
 
 def decode_decision(data: bytes, tick: int) -> Decision:
     """Read a decision message that was logged at *tick*. Raises :exc:`~rlmesh_trio.errors.ProtocolError`."""
     try:
-        unix_ns, batch = _parts(data)
-        if batch is not None:
-            return Decision(tick, unix_ns, _read_batch(batch))
+        return _read_decision(data, tick)
     except READ_FAULTS as fault:
         raise malformed("a message of the channel /decision", fault) from None
-    message = decode(pb.Decision, data, what="a message of the channel /decision")
-    if encoded_field(pb.Decision, data, "summary") is not None:
-        told = message.summary
-        fields = {name: getattr(told, there) for name, there in _SUMMARY_NAMES.items()}
-        return Decision(tick, unix_ns, EpisodeSummary(**fields))
-    told = message.incident
-    given_up = told.lane, told.episode_id
-    return Decision(tick, unix_ns, Mishap(told.kind, told.ordinal, told.attempt, told.error, told.message, *given_up))
 
 
-def _parts(data: bytes) -> tuple[int, bytes | None]:
-    """When it was, and the batch if it is one."""
-    unix_ns, batch, position = 0, None, 0
+def _read_decision(data: bytes, tick: int) -> Decision:
+    unix_ns, what, position = 0, None, 0
     while position < len(data):
         tag, position = read_uint32(data, position)
-        if tag == 0x08:
-            unix_ns, position = read_int64(data, position)
-        elif tag == 0x12:
+        if tag == 0x09:
+            (unix_ns,) = _read_time(data, position)
+            position += 8
+        elif tag in (0x12, 0x1A, 0x22):
             size, position = read_uint32(data, position)
-            batch, position = data[position : position + size], position + size
+            body, position = data[position : position + size], position + size
+            what = _READERS[tag](body)
         else:
             position = skip_field(data, tag, position)
     if position != len(data):
         raise ProtocolError(TRUNCATED)
-    return unix_ns, batch
+    if what is None:
+        raise ProtocolError("it is of no known kind")
+    return Decision(tick, unix_ns, what)
+
+
+def _read_mishap(data: bytes) -> Mishap:
+    told = decode(pb.Incident, data, what="an incident")
+    return Mishap(told.kind, told.ordinal, told.attempt, told.error, told.message, told.lane, told.episode_id)
+
+
+def _read_summary(data: bytes) -> EpisodeSummary:
+    told = decode(pb.Summary, data, what="a summary")
+    return EpisodeSummary(**{name: getattr(told, there) for name, there in _SUMMARY_NAMES.items()})
 
 
 def _read_batch(data: bytes) -> Batch:
-    rows: list[BatchRow] = []
+    columns: list[list[int]] = [[], [], [], []]
     took_ns, position = 0, 0
     while position < len(data):
         tag, position = read_uint32(data, position)
-        if tag == 0x0A:
+        if tag in (0x0A, 0x12, 0x1A, 0x22):
             size, position = read_uint32(data, position)
-            rows.append(_read_row(data, position, position + size))
+            columns[(tag >> 3) - 1] += _read_numbers(data, position, position + size)
             position += size
-        elif tag == 0x10:
-            took_ns, position = read_int64(data, position)
+        elif tag == 0x29:
+            (took_ns,) = _read_time(data, position)
+            position += 8
         else:
             position = skip_field(data, tag, position)
     if position != len(data):
         raise ProtocolError(TRUNCATED)
-    return Batch(tuple(rows), took_ns)
+    if len({len(column) for column in columns}) > 1:
+        raise ProtocolError("its columns differ in length")
+    return Batch(tuple(map(BatchRow, *columns)), took_ns)
 
 
-def _read_row(data: bytes, position: int, end: int) -> BatchRow:
-    numbers = [0, 0, 0, 0]
+def _read_numbers(data: bytes, position: int, end: int) -> list[int]:
+    numbers: list[int] = []
     while position < end:
-        tag, position = read_uint32(data, position)
-        if tag in (0x08, 0x10, 0x18, 0x20):
-            numbers[(tag >> 3) - 1], position = read_varint(data, position)
-        else:
-            position = skip_field(data, tag, position)
+        number, position = read_varint(data, position)
+        numbers.append(number)
     if position != end:
         raise ProtocolError(TRUNCATED)
-    return BatchRow(*numbers)
+    return numbers
+
+
+_READERS: Final[Mapping[int, Callable[[bytes], Batch | Mishap | EpisodeSummary]]] = {
+    0x12: _read_batch,
+    0x1A: _read_mishap,
+    0x22: _read_summary,
+}

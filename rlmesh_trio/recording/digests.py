@@ -88,12 +88,14 @@ class Digester:
 
     def action_rows(self, leaves: Leaves, rows: int) -> list[bytes]:
         """By row the digests of its leaves."""
+        if rows == 1 and len(leaves) == 1:
+            return [self.digest(leaves[0])]
         return self._rows(self.actions, leaves, rows)
 
     def _rows(self, cutter: RowCutter, leaves: Leaves, rows: int) -> list[bytes]:
         digest = self.digest
         if len(leaves) == 1:
-            return [digest(leaves[0])] if rows == 1 else [digest(row[0]) for row in cutter.cut(leaves, rows)]
+            return [digest(row[0]) for row in cutter.cut(leaves, rows)]
         return [b"".join([digest(leaf) for leaf in row]) for row in cutter.cut(leaves, rows)]
 
     def info_rows(self, infos: Metadata | None, rows: int) -> bytes:

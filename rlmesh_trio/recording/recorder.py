@@ -28,7 +28,7 @@ from rlmesh_trio.messages import (
     StepTarget,
 )
 from rlmesh_trio.recording.errors import RecordingError
-from rlmesh_trio.recording.records import Batch, BatchRow, Footer, Header, Mishap, parse_level
+from rlmesh_trio.recording.records import Footer, Header, Mishap, parse_level
 from rlmesh_trio.recording.resumed import continue_recording
 from rlmesh_trio.recording.writer import RecordingWriter
 from rlmesh_trio.report import EpisodeSummary
@@ -39,6 +39,10 @@ logger = logging.getLogger("rlmesh_trio")
 
 _CHUNK_SECONDS = 2.0
 _SUMMARY_FIELDS = tuple(field.name for field in attrs.fields(EpisodeSummary))
+
+
+_Asked = tuple[Sequence[int], Sequence[int], tuple[int, ...]]
+"""By row of a batch: the ordinal of its episode, its step, and the place of the request it came with."""
 
 
 @attrs.frozen(eq=False)
@@ -228,29 +232,25 @@ class Recorder:
 
     # What the model is asked and answers.
 
-    def model_asked(self, requests: Sequence[PredictRequest]) -> list[tuple[int, int, int]]:
-        """By row of *requests*, which are about to go out: its episode's ordinal, the step, and the request's place.
-
-        What they show stands in the file from now on.
-        """
+    def model_asked(self, requests: Sequence[PredictRequest]) -> _Asked:
+        """What *requests*, which are about to go out, ask about. What they show stands in the file from now on."""
         if self._held:
             shown = {info.episode_id for request in requests for info in request.episode_info if info.episode_id}
             self._write([held for held in self._held if not shown.isdisjoint(held.ids)])
-        ordinal = self._ordinals.get
-        return [
-            (ordinal(info.episode_id, 0), step, number)
-            for number, request in enumerate(requests)
-            for info, step in zip(request.episode_info, request.episode_steps, strict=False)
-        ]
+        ordinal, ordinals, steps, places = self._ordinals.get, list[int](), list[int](), list[int]()
+        for place, request in enumerate(requests):
+            for info in request.episode_info:
+                ordinals.append(ordinal(info.episode_id, 0))
+                places.append(place)
+            steps += request.episode_steps
+        return ordinals, steps, tuple(places)
 
-    def model_answered(
-        self, asked: Sequence[tuple[int, int, int]], replies: Sequence[PredictReply | Exception], took_ns: int
-    ) -> None:
+    def model_answered(self, asked: _Asked, replies: Sequence[PredictReply | Exception], took_ns: int) -> None:
         """One call to the model came back; *asked* is from :meth:`model_asked`."""
-        frames = [0 if isinstance(reply, Exception) else len(reply.actions) for reply in replies]
-        frames += [0] * (len(asked) - len(frames))
-        rows = tuple([BatchRow(ordinal, step, number, frames[number]) for ordinal, step, number in asked])
-        self._try(self._writer.record_decision, time.time_ns(), Batch(rows, took_ns))
+        ordinals, steps, places = asked
+        told = [0 if isinstance(reply, Exception) else len(reply.actions) for reply in replies]
+        frames = tuple([told[place] if place < len(told) else 0 for place in places])
+        self._try(self._writer.record_batch, time.time_ns(), took_ns, ordinals, steps, places, frames)
 
 
 class _RecorderHooks(Hooks):

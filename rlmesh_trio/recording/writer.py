@@ -17,7 +17,7 @@ import attrs
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.observers.extras import load_extra
-from rlmesh_trio.recording.decision_codec import encode_decision
+from rlmesh_trio.recording.decision_codec import encode_batch, encode_decision
 from rlmesh_trio.recording.digests import Digester
 from rlmesh_trio.recording.errors import RecordingError
 from rlmesh_trio.recording.ledger import Ledger
@@ -189,6 +189,18 @@ class RecordingWriter:
         """Record something equal runs may do differently."""
         decision = Decision(self._ledger.ticks, unix_ns, what)
         self._add("/decision", encode_decision(decision))
+
+    def record_batch(
+        self,
+        unix_ns: int,
+        took_ns: int,
+        ordinals: Sequence[int],
+        steps: Sequence[int],
+        requests: tuple[int, ...],
+        frames: tuple[int, ...],
+    ) -> None:
+        """Record one call to the model: as :class:`Batch`, given by column."""
+        self._add("/decision", encode_batch(unix_ns, took_ns, ordinals, steps, requests, frames))
 
     def copy(self, entries: Iterable[Tick | Episode | Decision]) -> None:
         """Record what was recorded before, the first tick being the next in number. Recording can go on after it.

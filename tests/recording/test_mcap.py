@@ -69,7 +69,8 @@ def test_a_recording_explains_itself(tmp_path: Path) -> None:
     assert step["response"]["step"]["rewards"] == [0.1]
     assert len(step["response"]["step"]["observation"]["leaves"]) == 1
     assert (episode["ordinal"], episode["seed"], episode["steps"], episode["end"]) == ("1", "41", "2", "END_TRUNCATED")
-    assert told[5][2]["batch"]["rows"] == [{"ordinal": "1", "step": "2", "frames": 1}]
+    batch = {"ordinals": ["1"], "steps": ["2"], "requests": [0], "frames": [1], "took_ns": "77"}
+    assert told[5][2] == {"unix_ns": "5", "batch": batch}
     assert told[6][2]["incident"]["error"] == "EnvRpcError"
     footer = told[7][2]["footer"]
     assert footer["episodes"][0]["root"] == episode["root"]

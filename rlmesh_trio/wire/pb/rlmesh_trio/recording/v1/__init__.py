@@ -192,7 +192,7 @@ class Tick(betterproto.Message):
 class Decision(betterproto.Message):
     """What equal runs may do differently."""
 
-    unix_ns: int = betterproto.int64_field(1)
+    unix_ns: int = betterproto.sfixed64_field(1)
     batch: "Batch" = betterproto.message_field(2, group="kind")
     incident: "Incident" = betterproto.message_field(3, group="kind")
     summary: "Summary" = betterproto.message_field(4, group="kind")
@@ -201,23 +201,15 @@ class Decision(betterproto.Message):
 @dataclass(eq=False, repr=False)
 class Batch(betterproto.Message):
     """
-    One call to the model, and its rows in the order in which they were asked.
+    One call to the model. By row, in the order in which they were asked: its episode and step, which of the call's
+     requests it came with, and how many actions the answer holds, 0 for a failed one.
     """
 
-    rows: List["Row"] = betterproto.message_field(1)
-    took_ns: int = betterproto.int64_field(2)
-
-
-@dataclass(eq=False, repr=False)
-class Row(betterproto.Message):
-    """
-    One row of a batch. Frames is how many actions the answer holds, 0 for a failed one.
-    """
-
-    ordinal: int = betterproto.uint64_field(1)
-    step: int = betterproto.uint64_field(2)
-    request: int = betterproto.uint32_field(3)
-    frames: int = betterproto.uint32_field(4)
+    ordinals: List[int] = betterproto.uint64_field(1)
+    steps: List[int] = betterproto.uint64_field(2)
+    requests: List[int] = betterproto.uint32_field(3)
+    frames: List[int] = betterproto.uint32_field(4)
+    took_ns: int = betterproto.sfixed64_field(5)
 
 
 @dataclass(eq=False, repr=False)
