@@ -29,7 +29,8 @@ __all__ = (
     "seed_of",
 )
 
-_CUT_OFF: Final = frozenset(("capped", "interrupted", "error"))
+_BROKEN_OFF: Final = frozenset(("interrupted", "error"))
+_CUT_OFF: Final = _BROKEN_OFF | {"capped"}
 
 
 @attrs.frozen
@@ -109,17 +110,31 @@ class Source:
     remarks: list[str] = attrs.field(factory=list[str])
 
     def played(self) -> Iterator[Played]:
-        """The episodes with at least one step; of the others a remark is made in the end."""
+        """The episodes with at least one step. In the end remarks are made of the others, and of those cut off.
+
+        Raises :exc:`ExportError` when there was none.
+        """
         empty: list[int] = []
+        cut: list[int] = []
         for entry in self.entries:
             rows = self.recording.rows(entry.ordinal)
             first = next(rows)
             if next(filter(is_step, rows), None) is None:
                 empty.append(entry.ordinal)
-            else:
-                yield Played(entry, first, self.recording)
+                continue
+            if entry.end in _BROKEN_OFF:
+                cut.append(entry.ordinal)
+            yield Played(entry, first, self.recording)
         if empty:
             self.remarks.append(f"left out: {_counted(empty)} without a step")
+        if cut:
+            self.remarks.append(f"told as truncated: {_counted(cut)} that an interruption or an error cut off")
+        if len(empty) == len(self.entries):
+            raise self.without_episodes()
+
+    def without_episodes(self) -> ExportError:
+        """The error of a recording of which nothing can be exported."""
+        return ExportError(self.recording.path, "; ".join(["it holds no episode to export", *self.remarks]))
 
 
 @contextlib.contextmanager
@@ -148,7 +163,7 @@ def open_source(path: str | os.PathLike[str], *, everything: bool, observations_
         if failed:
             source.remarks.append(f"left out: {_counted(failed)} that ended in an error; --all exports them too")
         if not kept:
-            raise ExportError(recording.path, "; ".join(["it holds no episode to export", *source.remarks]))
+            raise source.without_episodes()
         yield source
 
 

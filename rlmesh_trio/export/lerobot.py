@@ -127,7 +127,6 @@ class _Dataset:
     def write(self, task: str) -> None:
         """Write all episodes, and then what describes them; *task* is that of each."""
         cameras = {feature.name: feature for feature in self._observed if feature.is_camera}
-        cut = 0
         with ExitStack() as stack:
             frames = stack.enter_context(closing(FrameFiles(self._root)))
             rows = stack.enter_context(closing(EpisodeFiles(self._root)))
@@ -145,11 +144,6 @@ class _Dataset:
                     raise self._refusal(
                         f"episode {ordinal} has a value that does not fit its space: {error}"
                     ) from error
-                cut += played.entry.end in ("interrupted", "error")
-        if not self.episodes:
-            raise self._refusal("; ".join(["it holds no episode to export", *self._source.remarks]))
-        if cut:
-            self._source.remarks.append(f"episodes cut off by an interruption or an error, told as truncated: {cut}")
         self._describe()
 
     def _episode(self, played: Played, frames: FrameFiles, films: dict[str, CameraFiles]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from rlmesh_trio.contract import ValueSpace
 from rlmesh_trio.errors import SpaceError
@@ -58,12 +59,12 @@ def export_minari(
             data,
             source.observation_space.space,
             source.action_space.space,
-            gymnasium.registry.get(contract.env_id),
+            _registered(contract.env_id),
             "hdf5",
             jpeg_encoding=False,
         )
         steps, left_out = 0, set[str]()
-        episodes, unknown, cut = 0, 0, 0
+        episodes, unknown = 0, 0
         for played in source.played():
             episode = _Episode(source, played)
             storage.update_episodes([episode.buffer(buffers.EpisodeBuffer)])
@@ -72,7 +73,6 @@ def export_minari(
             steps += len(episode.taken)
             episodes += 1
             unknown += not episode.final_is_known
-            cut += played.entry.end in ("interrupted", "error")
         facts = {
             "dataset_id": name,
             "minari_version": minari.__version__,
@@ -80,13 +80,20 @@ def export_minari(
         }
         storage.update_metadata({**facts, "description": f"Recorded by rlmesh_trio from {contract.env_id}."})
         remarks = [*source.remarks]
-        if cut:
-            remarks.append(f"episodes that were cut off by an interruption or an error are told as truncated: {cut}")
         if unknown:
             remarks.append(f"episodes whose last observation is not known, the one before in its place: {unknown}")
         if left_out:
             remarks.append(f"infos left out, as they are neither numbers nor texts: {', '.join(sorted(left_out))}")
         return Exported(episodes, steps, tuple(remarks))
+
+
+def _registered(env_id: str) -> EnvSpec | None:
+    """What gymnasium knows of the env here, if it knows it and it can be written down."""
+    spec = gymnasium.registry.get(env_id)
+    try:
+        return EnvSpec.from_json(spec.to_json()) if spec is not None else None
+    except Exception:  # it may hold code of any kind
+        return None
 
 
 def _suggested(name: str) -> str:

@@ -138,7 +138,7 @@ def test_how_each_episode_ended(tmp_path: Path) -> None:
     assert (exported.episodes, exported.steps) == (5, 6)
     assert exported.remarks == (
         "left out: episode 5 without a step",
-        "episodes cut off by an interruption or an error, told as truncated: 2",
+        "told as truncated: 2 episodes (4, 6) that an interruption or an error cut off",
     )
     rows = frames_of(out).to_pylist()
     assert [row["observation.state"] for row in rows] == [[1, 0], [2, 0], [3, 0], [4, 0], [4, 1], [6, 0]]

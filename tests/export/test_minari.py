@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from rlmesh_trio.export import ExportError, export_minari
 from rlmesh_trio.export.infos import info_columns
@@ -66,7 +67,7 @@ def test_how_each_episode_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (exported.episodes, exported.steps) == (5, 6)
     assert exported.remarks == (
         "left out: episode 5 without a step",
-        "episodes that were cut off by an interruption or an error are told as truncated: 2",
+        "told as truncated: 2 episodes (4, 6) that an interruption or an error cut off",
     )
     dataset = loaded(out, monkeypatch)
     ends = [episode["end"] for episode in dataset.storage.get_episode_metadata(range(5))]
@@ -87,6 +88,24 @@ def test_a_last_observation_nobody_told_is_the_one_before(tmp_path: Path, monkey
     told = list(dataset.storage.get_episode_metadata(range(2)))
     assert [bool(episode["final_observation_known"]) for episode in told] == [False, True]
     assert [episode.get("seed") for episode in told] == [41, None]
+
+
+def test_a_recording_without_steps_is_refused(tmp_path: Path) -> None:
+    recorded(tmp_path / "a.mcap", [begun(1), begun(2)], Header(contract=contract_of(1)), "full")
+    with pytest.raises(ExportError, match="no episode to export; left out: 2 episodes \\(1, 2\\) without a step"):
+        export_minari(tmp_path / "a.mcap", tmp_path / "a-v0")
+    assert not (tmp_path / "a-v0").exists()
+
+
+def test_an_env_of_ones_own_has_no_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unspeakable(_: object) -> str:
+        raise ValueError("callables have no JSON")
+
+    spec = EnvSpec("Toy-v0", entry_point="toy:Toy")
+    monkeypatch.setitem(gymnasium.registry, "Toy-v0", spec)
+    monkeypatch.setattr(EnvSpec, "to_json", unspeakable)
+    export_minari(seen(tmp_path / "a.mcap"), tmp_path / "own-v0")
+    assert loaded(tmp_path / "own-v0", monkeypatch).env_spec is None
 
 
 def test_a_registered_env_has_its_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
