@@ -1,8 +1,8 @@
 """Two recordings compared: where each episode first differs, in any bit and beyond the tolerance.
 
 Episodes are paired by ordinal. Equal roots say that episodes are equal, and nothing of them is read; the others are
-read once, both sides side by side. An episode that was interrupted on one side is compared as far as both go. Requests
-that were never answered are passed over.
+read side by side, until all is found that is told of them. An episode that was interrupted on one side is compared as
+far as both go. Requests that were never answered are passed over.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.recording import EpisodeEntry, Header, Recording
+from rlmesh_trio.recording import Episode, EpisodeEntry, Header, Recording
 from rlmesh_trio.replay.contracts import header_differences, header_facts
 from rlmesh_trio.replay.findings import Comparison, Divergence, StepDifference
 from rlmesh_trio.replay.leaves import unlike
@@ -103,29 +103,26 @@ def _unlike_facts(recorded: Header, now: Header) -> dict[str, tuple[str, str]]:
 
 
 class _Side:
-    """One side's answered rows of an episode, and what those taken so far amount to."""
+    """One side's answered rows of an episode; ``steps`` counts the steps among those taken so far."""
 
     def __init__(self, recording: Recording, entry: EpisodeEntry) -> None:
         self.entry = entry
         self.steps = 0
-        self.total = 0.0
-        self.lane = 0
-        self.seed: int | None = None
+        self._recording = recording
         self._rows = (row for row in recording.rows(entry.ordinal) if row.answered)
         is_ring = recording.header.level == "ring"
-        self._kept = {kept.tick: kept for kept in recording.episode(entry.ordinal).kept} if is_ring else {}
+        self._kept = {kept.tick: kept for kept in self.episode().kept} if is_ring else {}
+
+    def episode(self) -> Episode:
+        """What the recording says of the whole episode."""
+        return self._recording.episode(self.entry.ordinal)
 
     def next(self) -> Seen | None:
         """The next row; ``None`` after the last."""
         row = next(self._rows, None)
         if row is None:
             return None
-        self.lane = row.lane
-        if row.reset is not None:
-            self.seed = next(iter(row.reset.seeds), None)
-        elif row.error is None:
-            self.steps += 1
-            self.total += row.reward or 0.0
+        self.steps += row.reset is None and row.error is None
         return Seen(row, self._kept.get(row.tick))
 
 
@@ -148,29 +145,34 @@ class _Episode:
         self._later: list[StepDifference] = []
 
     def divergence(self) -> Divergence | None:
-        """Read both sides to their ends; ``None`` if nothing differs that counts."""
+        """Read both sides as far as there is anything to find out; ``None`` if nothing differs that counts."""
         a, b = self._recorded, self._now
         while True:
             recorded, now = a.next(), b.next()
             if recorded is None or now is None:
+                self._compare_ends(recorded, now)
                 break
-            self._compare(a.steps + (recorded.row.error is not None), recorded, now)
-        self._compare_ends(recorded, now)
-        for side in (a, b):
-            while side.next() is not None:
-                pass
-        first = self._first
-        if first is None:
-            return None
+            step = a.steps + (recorded.row.error is not None)
+            self._compare(step, recorded, now)
+            if self._is_all_found and self._first is not None and step >= self._first.step + _LATER[-1]:
+                break
+        return None if self._first is None else self._told(self._first)
+
+    @property
+    def _is_all_found(self) -> bool:
+        return None not in (self._first, self._beyond, self._main)
+
+    def _told(self, first: StepDifference) -> Divergence:
+        a, b = (side.episode() for side in (self._recorded, self._now))
         return Divergence(
-            ordinal=a.entry.ordinal,
+            ordinal=a.ordinal,
             seed=a.seed,
             first=first,
             beyond=self._beyond,
             later=tuple(self._later),
             steps=(a.steps, b.steps),
-            ends=(a.entry.end, b.entry.end),
-            returns=(a.total, b.total),
+            ends=(a.end, b.end),
+            returns=(a.cumulative_reward, b.cumulative_reward),
             lanes=(a.lane, b.lane),
             shape=shape_of(self._main),
             values_known=all(leaf.values is not None for leaf in first.leaves),
@@ -179,7 +181,7 @@ class _Episode:
     def _compare(self, step: int, recorded: Seen, now: Seen) -> None:
         first = self._first
         is_later = first is not None and step - first.step in _LATER
-        if None not in (first, self._beyond, self._main) and not is_later:
+        if self._is_all_found and not is_later:
             return
         found = self._by_step.difference(step, recorded, now)
         if is_later:

@@ -26,6 +26,7 @@ _FEW_FIELDS: Final = 8
 _FEW_FACTS: Final = 6
 _LONGEST: Final = 60
 _MANY_ULPS: Final = 1_000_000
+_SMALLEST_CHANCE: Final = 1e-99
 _FLAGS: Final = {"terminated": "flags", "truncated": "flags"}
 _NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
@@ -39,10 +40,11 @@ def comparison_lines(comparison: Comparison, *, mode: str = "", again: str = "",
     lines = list(_contract_lines(comparison))
     lines += _missing_lines(comparison)
     past = [divergence for divergence in comparison.divergences if divergence.beyond is not None]
-    if comparison.equal:
+    if not comparison.compared:
+        apart = comparison.missing or comparison.surplus or not comparison.contract
+        lines.append(f"NOTHING COMPARED{'  the two have no episode in common' if apart else ''}")
+    elif comparison.equal:
         lines += _equal_lines(comparison)
-    elif not comparison.compared:
-        lines.append("NOTHING COMPARED  the two have no episode in common")
     elif not past:
         lines.append(f"otherwise equal: {_extent(comparison)}")
     for divergence in past[:episodes]:
@@ -142,7 +144,7 @@ def _value(value: object, bits: str) -> str:
 
 
 def _apart(leaf: LeafDifference) -> Iterator[str]:
-    if leaf.ulps is not None:
+    if leaf.ulps is not None and leaf.ulps <= _MANY_ULPS:
         yield f"{_number(leaf.ulps)} ulp"
     if leaf.relative is not None and math.isfinite(leaf.relative):
         yield f"rel {_number(leaf.relative)}"
@@ -258,8 +260,12 @@ def _test(what: str, pairs: int, test: SignTest) -> str:
     means = " -> ".join([f"{mean:.6g}" for mean in test.means])
     return (
         f"{what}  {_count(pairs, 'pair')}: mean {means} (difference {test.difference:+.6g});"
-        f" {test.higher} higher, {test.lower} lower, {test.equal} equal; sign test p = {test.p_value:.3g}"
+        f" {test.higher} higher, {test.lower} lower, {test.equal} equal; sign test p {_chance(test.p_value)}"
     )
+
+
+def _chance(p_value: float) -> str:
+    return f"= {p_value:.3g}" if p_value >= _SMALLEST_CHANCE else f"< {_SMALLEST_CHANCE}"
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:

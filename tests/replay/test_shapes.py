@@ -111,3 +111,9 @@ def test_what_is_left_of_large_numbers_may_have_few_digits_in_common(tmp_path: P
 
 def test_what_is_no_float_is_no_rounding_error() -> None:
     assert not is_rounding(LeafDifference(part="observation", path="obs.room", values=(1, 2), bits=("0x1", "0x2")))
+
+
+def test_a_float64_may_have_been_computed_in_float32(tmp_path: Path) -> None:
+    for reward, shape in ((0.75 + 1e-8, "growing from one ulp"), (0.7501, "sudden")):
+        found = planted(tmp_path, (2, 3), lambda op, reward=reward: attrs.evolve(op, rewards=(reward,)))
+        assert found.shape == shape
