@@ -8,10 +8,10 @@ from rlmesh_trio.conformance.action_masks import MASKS_SEEN
 from rlmesh_trio.conformance.blob import Blob
 from rlmesh_trio.conformance.cases import scripts_in
 from rlmesh_trio.conformance.facts import facts_of, package_of
+from rlmesh_trio.conformance.first_look import OPENING
 from rlmesh_trio.conformance.lab import TargetLab, open_lab
 from rlmesh_trio.conformance.outcome import TargetOutcome
 from rlmesh_trio.conformance.registry import Check
-from rlmesh_trio.conformance.runner import OPENING
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.targets import Target
 from rlmesh_trio.conformance.traces import Trace

@@ -13,9 +13,8 @@ import attrs
 import trio
 
 from rlmesh_trio.conformance.blame import blockers_of, in_order, with_blockers
-from rlmesh_trio.conformance.blob import contract_digest
 from rlmesh_trio.conformance.check_run import CheckRun, JudgeFault, place_of
-from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
+from rlmesh_trio.conformance.first_look import first_look
 from rlmesh_trio.conformance.isolation import HISTORY_INDEPENDENT, isolation_for
 from rlmesh_trio.conformance.known_faults import lookup
 from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost, open_lab
@@ -28,13 +27,8 @@ from rlmesh_trio.conformance.soak import Wanderer, soak_steps
 from rlmesh_trio.conformance.targets import Target
 from rlmesh_trio.conformance.verdicts import Finding
 from rlmesh_trio.conformance.watching import Watcher
-from rlmesh_trio.contract import EnvContract
-from rlmesh_trio.errors import HandshakeError, SpaceError
 
-__all__ = ("OPENING", "TargetRun", "run_checks")
-
-OPENING = 10.0
-"""How long a target may take to answer at first, in seconds."""
+__all__ = ("TargetRun", "run_checks")
 
 _SEARCH_SHARE = 0.6
 _SOAK_SHARE = 0.1
@@ -116,30 +110,10 @@ class TargetRun:
 
     async def look(self) -> None:
         """Connect and learn what the target declares, without playing. Raises what connecting raises."""
-        target, settings = self._target, self._settings
-        try:
-            async with target.connect(OPENING) as env:
-                self._facts = facts_of(target, env, settings)
-                package, version = package_of(env)
-        except HandshakeError as failure:
-            # A server whose spaces are no spaces is tested for just that.
-            if not isinstance(failure.__cause__, SpaceError):
-                raise
-            self._facts, self._unreadable = unreadable_facts(target, settings), str(failure)
-            package = version = ""
+        look = await first_look(self._target, self._settings)
+        self._facts, self._unreadable, self._about = look.facts, look.unreadable, look.about
         if self._before is not None and self._before._facts is not None:
             self._facts.told.update(self._before._facts.told)
-        contract = None if self._unreadable else self._facts.contract
-        if contract is not None:
-            self._unreadable = _unplayable(contract)
-        self._about = attrs.evolve(
-            self._about,
-            address=target.address,
-            contract=contract,
-            contract_digest="" if contract is None else contract_digest(contract),
-            package=package,
-            version=version,
-        )
 
     async def run(self, first: "TargetRun | None" = None, *, since: float | None = None) -> None:
         """Go through all phases, within the budget, which counts from *since* (trio time), by default from now.
@@ -406,12 +380,3 @@ class TargetRun:
 
     def _placeless(self, text: str) -> str:
         return placeless(text) if self._target.kind == "factory" else text
-
-
-def _unplayable(contract: EnvContract) -> str:
-    """Why nothing can be played on an env of *contract*; empty when something can."""
-    spaces = {"observation_space": contract.observation_space, "action_space": contract.action_space}
-    missing = [name for name, space in spaces.items() if space is None]
-    if missing:
-        return f"it declares no {' and no '.join(missing)}"
-    return "" if contract.num_envs >= 1 else "it declares num_envs = 0"

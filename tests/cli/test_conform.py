@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlmesh_trio.cli.conform_settings import reset_option, settings_from, tolerance
-from rlmesh_trio.conformance import runner
+from rlmesh_trio.conformance import first_look
 from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.registry import CHECKS
 from tests.cli.program import LIMIT, Ran, run, started
@@ -92,7 +92,7 @@ def test_what_cannot_be_tested_is_refused_in_one_line(
 
 
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "OPENING", 0.2)
+    monkeypatch.setattr(first_look, "OPENING", 0.2)
     ran = conform(capsys, "unix:///nowhere/at/all")
     assert ran.status == 2
     assert "/nowhere/at/all" in ran.error

@@ -126,6 +126,22 @@ def test_a_report_that_cannot_be_written_in_the_end_fails_the_run(capsys: pytest
     assert "error: the json report could not be written: No such file or directory" in capsys.readouterr().err
 
 
+def test_a_report_that_cannot_be_made_leaves_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> str:
+        raise LookupError("no such color")
+
+    for broken in ("html.html_text", "terminal.terminal_text"):
+        monkeypatch.setattr(f"rlmesh_trio.conformance.reports.{broken}", fails)
+    assert finished(PASSED, "--report", "html", "--report", "json", "--report", "junit") == 1
+    assert Path("conform-report.json").exists()
+    assert Path("conform-report.xml").exists()
+    said = capsys.readouterr().err
+    assert "error: the html report could not be made: LookupError: no such color" in said
+    assert "error: the terminal report could not be made" in said
+
+
 def test_so_do_events_on_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")

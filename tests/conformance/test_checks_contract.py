@@ -10,6 +10,7 @@ from rlmesh_trio.conformance.runner import run_checks
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.targets import LocalTarget, WireTarget
 from rlmesh_trio.conformance.verdicts import Evidence
+from rlmesh_trio.errors import HandshakeError
 from rlmesh_trio.serve import serve_env
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
 from tests.conformance.broken_server import scripted_server
@@ -123,3 +124,19 @@ async def test_an_env_of_this_process_shakes_no_hands() -> None:
     verdicts = await verdicts_of(LocalTarget(OddButRight, where="inline"))
     skipped = {id for id, verdict in verdicts.items() if verdict == "skip"}
     assert skipped == {"contract.handshake", "contract.refuses-foreign", "contract.stable"}
+
+
+@pytest.mark.parametrize("manners", ["incompatible with itself", "no contract"])
+async def test_a_server_that_lets_nobody_in_fails_its_handshake(manners: str) -> None:
+    async with scripted_server(planted.Handshaker(manners=manners)) as address:
+        verdicts = await verdicts_of(WireTarget(address))
+    assert verdicts.pop("contract.handshake") == "fail"
+    contract = {verdict for id, verdict in verdicts.items() if id.startswith("contract.")}
+    assert contract == {"blocked", "skip"}, "nothing is said of what was not seen"
+    assert {verdict for id, verdict in verdicts.items() if id.startswith("space.")} == {"skip"}
+
+
+async def test_a_server_of_another_protocol_is_no_finding() -> None:
+    async with serve_env(OddButRight, token="s3cret") as server:
+        with pytest.raises(HandshakeError, match="token"):
+            await verdicts_of(WireTarget(server.address, token="another"))

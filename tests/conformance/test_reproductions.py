@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -96,7 +96,7 @@ def settings(lanes: int = 1) -> Settings:
 def target_of(source: str, lanes: int) -> LocalTarget:
     """The target of an env of this process."""
     env = load_object(source)
-    restarts = isinstance(env, type) and issubclass(env, SameStep)
+    restarts = isinstance(env, type) and issubclass(cast("type[Any]", env), SameStep)
     return (SameStepTarget if restarts else LocalTarget)(env, lanes=lanes, where="inline")
 
 

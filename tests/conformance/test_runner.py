@@ -356,6 +356,37 @@ async def test_the_time_is_kept_in_the_middle_of_everything(autojump_clock: Mock
     assert "--time gives more" in outcome.findings[1].reason
 
 
+async def test_so_it_is_while_a_failure_becomes_small(autojump_clock: MockClock) -> None:
+    async def slow(lab: Lab, script: Script) -> Evidence | None:
+        await trio.sleep(0.7)
+        return BAD
+
+    before = trio.current_time()
+    outcome = await run(*[toy(f"mine.{name}", slow, cases=drawn_scripts) for name in "abcd"], time=10.0)
+    assert trio.current_time() - before <= 10.0 + 1.0
+    assert [finding.verdict for finding in outcome.findings] == ["fail"] * 4
+    assert all(finding.cut for finding in outcome.findings)
+
+
+async def test_what_had_time_for_all_its_cases_is_not_cut() -> None:
+    checks = (toy("mine.a", never, cases=drawn_scripts, soak=True), toy("mine.b", high(3), cases=drawn_scripts))
+    outcome = await run(*checks, examples=2, time=60.0)
+    assert [(finding.verdict, finding.cut) for finding in outcome.findings] == [("pass", False), ("fail", False)]
+
+
+async def test_a_fault_of_the_kit_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(pace: float | None) -> int:
+        raise LookupError(f"no pace {pace}")
+
+    monkeypatch.setattr(runner, "soak_steps", fails)
+    checks = toy("mine.a", constant(BAD)), toy("mine.b", never)
+    targets = [LocalTarget(Counting, where="inline")] * 2
+    outcome = await run(*checks, targets=targets)
+    assert [finding.verdict for finding in outcome.findings] == ["fail", "error"] * 2
+    assert outcome.findings[1].reason.startswith("LookupError: no pace None")
+    assert outcome.status == 4
+
+
 async def test_an_interruption_keeps_what_was_found() -> None:
     async def interrupting(lab: Lab, case: Any) -> Evidence | None:
         scope.cancel()

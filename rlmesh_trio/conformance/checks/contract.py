@@ -1,29 +1,27 @@
 """The family ``contract``: what a target declares, asked for in handshakes of our own; nothing has to be stepped."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from textwrap import shorten
 
-import attrs
 import betterproto
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from rlmesh_trio.conformance.raw_stream import RawStream
+from rlmesh_trio.conformance.handshakes import Shake, flaw_of, shaken
 from rlmesh_trio.conformance.registry import Facts, Lab, check
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.strategies import example_script, scripts
 from rlmesh_trio.conformance.traces import Trace
 from rlmesh_trio.conformance.verdicts import Evidence
 from rlmesh_trio.contract import AutoresetMode
-from rlmesh_trio.errors import ConnectError, HandshakeError, ProtocolError, SpaceError
+from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.spaces import contract_to_wire, space_from_wire
 from rlmesh_trio.spaces.convert import key_path
 from rlmesh_trio.spaces.leaf_values import leaf_name
 from rlmesh_trio.transport.handshake import GENERATION
 from rlmesh_trio.wire.metadata import LazyMetadata
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
-from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
 from rlmesh_trio.wire.pb.rlmesh.spaces import v1 as spaces_pb
 from rlmesh_trio.wire.strict import decode, encode
 
@@ -60,47 +58,12 @@ def _no_case(_: Facts) -> SearchStrategy[tuple[()]]:
     return st.just(())
 
 
-@attrs.frozen(eq=False)
-class _Shake:
-    """One handshake: the *generation* that was claimed, and the reply; or what came of it instead."""
-
-    generation: str
-    reply: pb.HandshakeResponse | None
-    failure: str = ""
-
-    @property
-    def contract(self) -> core.EnvContract | None:
-        """The contract that came, if one did."""
-        reply = self.reply
-        return reply.env_contract if reply is not None and reply.is_set("env_contract") else None
-
-    def lines(self, title: str) -> Iterator[str]:
-        """The answer, field by field, for people."""
-        if self.reply is None:
-            yield f"{title}: {self.failure}"
-            return
-        base = self.reply.base
-        told = [f"compatible={str(bool(base.compatible)).lower()}"]
-        if base.error_message:
-            told.append(f"error_message={base.error_message!r}")
-        told.append(f"supported_workflow_editions={list(base.supported_workflow_editions)}")
-        told.append("no env_contract" if self.contract is None else f"env_contract of {len(encode(self.contract))} B")
-        yield f"{title}: {', '.join(told)}"
-
-
-async def _shaken(stream: RawStream, generation: str = GENERATION) -> _Shake:
-    try:
-        return _Shake(generation, await stream.handshake(generation))
-    except (ConnectError, HandshakeError, ProtocolError) as failure:
-        return _Shake(generation, None, str(failure))
-
-
 async def _declared(lab: Lab) -> core.EnvContract | None:
     """The contract as the target tells it in a handshake, or as it is known where there is no server."""
     if not lab.facts.served:
         return decode(core.EnvContract, contract_to_wire(lab.facts.contract), what="contract")
     async with lab.raw_stream() as stream:
-        return (await _shaken(stream)).contract
+        return (await shaken(stream)).contract
 
 
 @check(
@@ -116,26 +79,12 @@ async def contract_handshake(lab: Lab, case: tuple[()]) -> Evidence | None:
     """Shake hands while a client, this one, is there."""
     del case
     async with lab.raw_stream() as stream:
-        shake = await _shaken(stream)
-    fault = _flaw_of(shake)
+        shake = await shaken(stream)
+    fault = flaw_of(shake)
     if fault is None:
         return None
     meaning = "Clients find no way to talk to this server, or not while another one is connected."
     return Evidence((fault, *shake.lines(f"answer to {GENERATION!r}")), fault, meaning, blame="server")
-
-
-def _flaw_of(shake: _Shake) -> str | None:
-    reply = shake.reply
-    if reply is None:
-        return "the handshake is not answered"
-    editions = list(reply.base.supported_workflow_editions)
-    if not reply.base.compatible:
-        return "the server's own generation is called incompatible"
-    if not all(editions) or not editions:
-        return "no workflow edition is offered" if not any(editions) else "an edition without a name is offered"
-    if len(set(editions)) < len(editions):
-        return "an edition is offered twice"
-    return "there is no env_contract" if shake.contract is None else None
 
 
 def _generations(_: Facts) -> SearchStrategy[str]:
@@ -156,10 +105,10 @@ def _generations(_: Facts) -> SearchStrategy[str]:
 async def refuses_foreign(lab: Lab, generation: str) -> Evidence | None:
     """Come as a peer of *generation*, and then as one of the right one."""
     async with lab.raw_stream() as stream:
-        foreign = await _shaken(stream, generation)
-        after = await _shaken(stream)
+        foreign = await shaken(stream, generation)
+        after = await shaken(stream)
     fault = _welcome(foreign)
-    if fault is None and _flaw_of(after) is not None:
+    if fault is None and flaw_of(after) is not None:
         fault = "the handshake after it fails"
     if fault is None:
         return None
@@ -167,7 +116,7 @@ async def refuses_foreign(lab: Lab, generation: str) -> Evidence | None:
     return Evidence(lines, fault, "Peers of another protocol go on, and fail later and less clearly.", blame="server")
 
 
-def _welcome(foreign: _Shake) -> str | None:
+def _welcome(foreign: Shake) -> str | None:
     """What is wrong with the refusal of a foreign peer."""
     if foreign.reply is None:
         return "another generation is not answered"
@@ -183,6 +132,7 @@ def _welcome(foreign: _Shake) -> str | None:
     rule=f"{_SESSION}; gymnasium.spaces",
     cases=_no_case,
     example=_nothing,
+    after=("contract.handshake",),
 )
 async def spaces_wellformed(lab: Lab, case: tuple[()]) -> Evidence | None:
     """Read the spaces as a client has to."""
@@ -251,6 +201,7 @@ async def zero_rank(lab: Lab, case: tuple[()]) -> Evidence | None:
     rule='edition 2026.06, "Vectorization"; gymnasium.vector.AutoresetMode',
     cases=_no_case,
     example=_nothing,
+    after=("contract.handshake",),
 )
 async def vector_facts(lab: Lab, case: tuple[()]) -> Evidence | None:
     """Look at the two fields."""
@@ -287,12 +238,12 @@ def _some_play(facts: Facts) -> SearchStrategy[Script | tuple[()]]:
 async def contract_stable(lab: Lab, case: Script | tuple[()]) -> Evidence | None:
     """Shake hands twice, play, and shake hands again."""
     async with lab.raw_stream() as stream:
-        shakes = [("first", await _shaken(stream)), ("second", await _shaken(stream))]
+        shakes = [("first", await shaken(stream)), ("second", await shaken(stream))]
     traces: tuple[Trace, ...] = ()
     if isinstance(case, Script):
         traces = (await lab.play(case),)
         async with lab.raw_stream() as stream:
-            shakes.append(("later", await _shaken(stream)))
+            shakes.append(("later", await shaken(stream)))
     meaning = "The contract depends on the state of the env; a client that comes later drives another one."
     known: Mapping[str, str] | None = None
     for title, shake in shakes:
