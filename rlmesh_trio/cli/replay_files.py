@@ -170,7 +170,7 @@ def _contract_told(before: "Recording", after: "Recording", *, as_json: bool) ->
         click.echo(json_text(comparison_document(changed)), nl=False)
     else:
         click.echo("\n".join(comparison_lines(changed)))
-        click.echo("no episode was compared: --force does it all the same")
+        click.echo("--force compares the episodes all the same")
     return FAILED
 
 

@@ -48,56 +48,66 @@ def rows_of(tick: Tick, entry: EpisodeEntry, digester: Digester) -> Iterator[Row
         if tick.episodes and tick.episodes[row] == entry.ordinal and tick.number != entry.first_tick:
             yield _step_row(tick, row, digester, shared=bool(begins))
         if begins == entry.ordinal and tick.number == entry.first_tick:
-            yield _observed(
-                Row(tick=tick.number, lane=tick.lanes[row], reset=lane_reset(tick.reset, row, len(tick.lanes))),
-                tick,
-                row,
-                digester,
-                shared=False,
-            )
+            yield _reset_row(tick, row, digester)
+
+
+def _reset_row(tick: Tick, row: int, digester: Digester) -> Row:
+    observation, observation_digests = _observation(tick, row, digester)
+    infos, info_digest = _infos(tick, row)
+    return Row(
+        tick=tick.number,
+        lane=tick.lanes[row],
+        reset=lane_reset(tick.reset, row, len(tick.lanes)),
+        observation=observation,
+        observation_digests=observation_digests,
+        infos=infos,
+        info_digest=info_digest,
+    )
 
 
 def _step_row(tick: Tick, row: int, digester: Digester, *, shared: bool) -> Row:
+    """One step; without the observation when it is *shared* with the next episode."""
     action = digester.actions.cut(tick.action, len(tick.lanes))[row]
-    own = Row(
+    reply = tick.reply
+    if reply is None:
+        answered = tick.error is not None
+        return Row(tick=tick.number, lane=tick.lanes[row], action=action, error=tick.error, answered=answered)
+    terminated, truncated = reply.terminated_mask, reply.truncated_mask
+    observation, observation_digests = (None, b"") if shared else _observation(tick, row, digester)
+    infos, info_digest = _infos(tick, row)
+    return Row(
         tick=tick.number,
         lane=tick.lanes[row],
         action=action,
-        error=tick.error,
-        answered=tick.reply is not None or tick.error is not None,
-    )
-    reply = tick.reply
-    if reply is None:
-        return own
-    terminated, truncated = reply.terminated_mask, reply.truncated_mask
-    stepped = attrs.evolve(
-        own,
+        observation=observation,
+        observation_digests=observation_digests,
+        infos=infos,
+        info_digest=info_digest,
         reward=reply.rewards[row] if row < len(reply.rewards) else None,
         terminated=bool(terminated[row]) if row < len(terminated) else None,
         truncated=bool(truncated[row]) if row < len(truncated) else None,
     )
-    return _observed(stepped, tick, row, digester, shared=shared)
 
 
-def _observed(own: Row, tick: Tick, row: int, digester: Digester, *, shared: bool) -> Row:
-    """*own* with what the answer shows; without the observation when it is *shared* with the next episode."""
-    rows, reply = len(tick.lanes), tick.reply
-    infos: Metadata | None = None if reply is None else reply.infos
+def _observation(tick: Tick, row: int, digester: Digester) -> tuple[Leaves | None, bytes]:
+    """One lane's leaves, if they were recorded, and their digests."""
+    rows = len(tick.lanes)
+    width = len(tick.observation_digests) // rows
+    observation = None if tick.reply is None else tick.reply.observation
+    leaves = None if observation is None else digester.observations.cut(observation, rows)[row]
+    return leaves, tick.observation_digests[row * width : (row + 1) * width]
+
+
+def _infos(tick: Tick, row: int) -> tuple[Metadata | None, bytes]:
+    """One lane's infos, if they were recorded and can be read, and their digest."""
+    rows = len(tick.lanes)
+    infos: Metadata | None = None if tick.reply is None else tick.reply.infos
     if infos is not None and rows > 1:
         try:
             infos = lane_infos(plain_metadata(infos), row, rows)
         except ProtocolError:
             infos = None
-    own = attrs.evolve(own, infos=infos, info_digest=tick.info_digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES])
-    if shared:
-        return own
-    width = len(tick.observation_digests) // rows
-    observation = None if reply is None else reply.observation
-    return attrs.evolve(
-        own,
-        observation=None if observation is None else digester.observations.cut(observation, rows)[row],
-        observation_digests=tick.observation_digests[row * width : (row + 1) * width],
-    )
+    return infos, tick.info_digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES]
 
 
 def lane_reset(reset: ResetRequest | None, row: int, rows: int) -> ResetRequest:

@@ -218,6 +218,7 @@ def _draw_axes(axes: Any, panel: Panel) -> None:
             axes.scatter(series.x, series.y, s=22, marker=marker, color=colour, label=series.label, zorder=3)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
+    axes.label_outer()
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.02)
     axes.grid(alpha=0.3)
