@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ("export_command",)
 
 
-@click.command("export")
+@click.command("export", short_help="Write a recording as a data set of another tool.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 @click.argument("out", metavar="OUT", type=click.Path())
 @click.option("--to", "form", type=click.Choice(("parquet", "minari", "lerobot")), required=True, help="The format.")
