@@ -20,7 +20,7 @@ _MOST_ELEMENTS: Final = 8
 _MOST_LEAVES: Final = 4
 _PANEL_ROWS: Final = 11
 _LEAST_WIDTH: Final = 40
-_X_TICKS: Final = 6
+_COLUMNS_A_TICK: Final = 14
 _Y_TICKS: Final = 4
 _MARKERS: Final[Mapping[EndKind, str]] = {
     "terminated": "o",
@@ -169,13 +169,13 @@ def _draw(figure: Any, panel: Panel, width: int) -> None:
     figure.label(panel.x_label)
     x = [place for series in panel.series for place in series.x]
     y = [value for series in panel.series for value in series.y]
-    x_ticks, y_ticks = _x_ticks(min(x), max(x)), np.linspace(min(y), max(y), _Y_TICKS)
+    x_ticks, y_ticks = _x_ticks(min(x), max(x), width), np.linspace(min(y), max(y), _Y_TICKS)
     figure.ruler("x").ticks(x_ticks, [str(tick) for tick in x_ticks])
     figure.ruler("y").ticks(y_ticks.tolist(), [f"{tick:.4g}" for tick in y_ticks])
 
 
-def _x_ticks(low: int, high: int) -> list[int]:
-    step = max(1, -(-(high - low) // _X_TICKS))
+def _x_ticks(low: int, high: int, width: int) -> list[int]:
+    step = max(1, -(-(high - low) // (width // _COLUMNS_A_TICK)))
     return [*range(low, high - step // 2, step), high]
 
 
