@@ -17,6 +17,7 @@ Without values rule 3 goes by rewards and actions alone, and says nothing where 
 may then be wrong, which :func:`shape_sentence` tells.
 """
 
+import math
 from typing import Final
 
 import numpy as np
@@ -47,10 +48,17 @@ _UNSEEN: Final[dict[Shape, str]] = {
 
 def is_rounding(leaf: LeafDifference) -> bool:
     """Whether all that differs in *leaf* may have come about by rounding."""
+    return _ulps(leaf) <= FEW_ULPS
+
+
+def _ulps(leaf: LeafDifference) -> float:
+    """How far apart a leaf is, in ulps of its own or of the largest number in it; infinity for what is no float."""
     if leaf.ulps is None or leaf.absolute is None or leaf.scale is None:
-        return False
+        return math.inf
     dtype = np.float16 if len(leaf.bits[0]) == _FLOAT16_BITS else np.float32
-    return leaf.ulps <= FEW_ULPS or leaf.absolute <= FEW_ULPS * float(np.spacing(dtype(leaf.scale)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        of_largest = leaf.absolute / float(np.spacing(dtype(leaf.scale)))
+    return min(leaf.ulps, max(1, math.ceil(of_largest))) if math.isfinite(of_largest) else leaf.ulps
 
 
 def shape_of(main: StepDifference | None) -> Shape:
@@ -96,9 +104,13 @@ def _of_model(shape: Shape) -> str:
 
 
 def _growth(divergence: Divergence) -> str:
-    start = max([leaf.ulps for leaf in divergence.first.leaves if leaf.ulps is not None], default=0)
-    after = max([leaf.ulps for step in divergence.later for leaf in step.leaves if leaf.ulps is not None], default=0)
-    begins = "one ulp" if start == 1 else "a few ulp" if start <= FEW_ULPS else "rounding errors"
+    start = _furthest(divergence.first)
+    after = max(map(_furthest, divergence.later), default=0)
+    begins = "one ulp" if start == 1 else "a few ulp"
     grows = "and grows" if after > start * _GROWN else "and stays small" if divergence.later else "at the end"
     whose = "the model's " if any(leaf.part == "action" for leaf in divergence.first.leaves) else ""
     return f"starts at {begins} {grows}: {whose}arithmetic (threads, BLAS, CPU), not a seed that was lost"
+
+
+def _furthest(step: StepDifference) -> float:
+    return max([_ulps(leaf) for leaf in step.leaves if leaf.part != "info"], default=0)

@@ -206,8 +206,10 @@ def _furthest(step: StepDifference) -> str:
     """The leaf furthest apart, in ulps as long as these are few."""
     if not step.leaves:
         return "equal"
-    ulps = max([leaf.ulps for leaf in step.leaves if leaf.ulps is not None], default=None)
-    relative = max([leaf.relative for leaf in step.leaves if leaf.relative is not None], default=None)
+    observed = [leaf for leaf in step.leaves if leaf.part == "observation" and leaf.relative is not None]
+    leaves = observed or step.leaves
+    ulps = max([leaf.ulps for leaf in leaves if leaf.ulps is not None], default=None)
+    relative = max([leaf.relative for leaf in leaves if leaf.relative is not None], default=None)
     if ulps is not None and ulps <= _MANY_ULPS and relative != math.inf:
         return f"{_number(ulps)} ulp"
     if relative is not None:

@@ -117,3 +117,12 @@ def test_a_float64_may_have_been_computed_in_float32(tmp_path: Path) -> None:
     for reward, shape in ((0.75 + 1e-8, "growing from one ulp"), (0.7501, "sudden")):
         found = planted(tmp_path, (2, 3), lambda op, reward=reward: attrs.evolve(op, rewards=(reward,)))
         assert found.shape == shape
+
+
+def test_growth_is_told_by_what_the_env_does(tmp_path: Path) -> None:
+    after = run(1, 40)
+    after[0][0] = attrs.evolve(after[0][0], infos={"mass": 2.0})
+    for step in range(3, 41):
+        after[0][step] = changed(after[0][step], "qvel", nudged(40 if step > 8 else 2, 0))
+    (found,) = compared(tmp_path, run(1, 40), after).divergences
+    assert shape_sentence(found).startswith("starts at a few ulp and grows: arithmetic")
