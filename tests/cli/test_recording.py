@@ -115,6 +115,7 @@ def test_a_run_that_need_not_repeat_says_so(capsys: pytest.CaptureFixture[str]) 
         ("--record run.mcap", "recording run.mcap holds 5 finished episodes already: resume from it, or name another"),
         ("--record a.mcap --record-level most", "the level of a recording is digest, full or ring=K"),
         ("--record-level full", "--record-level says what is in a recording: give --record FILE as well"),
+        ("--record a.mcap --tol ulp=x", "--tol: "),
         ("--ignore-leaf $.x", "--ignore-leaf says what is in a recording"),
         ("--record a.mcap --ignore-leaf x", "the env's observation has no leaf 'x' to ignore; it has $"),
         ("--resume run.mcap --seed 8", "run.mcap is of another run: base_seed is 7 there and 8 here"),
