@@ -95,6 +95,7 @@ class Recorder:
             self._writer = continue_recording(earlier, path, header, chunk_seconds=_CHUNK_SECONDS)
         self._all_lanes = tuple(range(max(1, header.contract.num_envs)))
         self._ordinals: dict[str, int] = {}
+        self._over: dict[int, str] = {}
         self._ids: dict[int, str] = {}
         self._known: dict[tuple[int, ...], StepTarget] = {}
         self._held: list[_Held] = []
@@ -219,8 +220,12 @@ class Recorder:
         self._ordinals[event.episode_id] = event.episode_index
 
     def completed(self, event: EpisodeCompleted) -> None:
-        """An episode is over; if the env has not said so, the driver has."""
-        self._ordinals.pop(event.episode_id, None)
+        """An episode is over; if the env has not said so, the driver has.
+
+        A request about it may still be on its way to the model: its id is known until the lane's next one is over.
+        """
+        self._ordinals.pop(self._over.get(event.env_index, ""), None)
+        self._over[event.env_index] = event.episode_id
         self._try(self._writer.record_end, event.env_index, event.episode_index, "capped")
         summary = EpisodeSummary(*[getattr(event, name) for name in _SUMMARY_FIELDS])
         self._try(self._writer.record_decision, time.time_ns(), summary)

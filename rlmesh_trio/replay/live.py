@@ -105,8 +105,7 @@ async def open_recorded_env(
         recorded, width = recording.header, env.contract.num_envs
         if same_width and width != recorded.contract.num_envs:
             raise NotReplayable(other_width(recorded, width))
-        now = Header(contract=env.contract, workflow_edition=env.edition if recorded.workflow_edition else "")
-        differences = header_differences(recorded, now)
+        differences = header_differences(recorded, replay_header(recorded, env))
         if differences and not force:
             raise ContractChanged(differences)
         yield env
@@ -124,14 +123,15 @@ def replay_header(recorded: Header, env: RunnableEnv | None = None, model: objec
     """The header of a play: which run it is of is *recorded*'s, where it runs is what is live."""
     spec = SessionSpec(env_contract=recorded.contract) if env is None else SessionSpec.for_env(env)
     here = header_of(spec, env, model)
+    now = attrs.evolve(recorded, model_peer=here.model_peer, machine=here.machine)
+    if env is None:
+        return now
     return attrs.evolve(
-        recorded,
+        now,
         contract=here.contract,
-        workflow_edition=recorded.workflow_edition if env is None else env.edition,
-        env_address=recorded.env_address if env is None else here.env_address,
-        env_peer=recorded.env_peer if env is None else here.env_peer,
-        model_peer=here.model_peer,
-        machine=here.machine,
+        workflow_edition=here.workflow_edition if recorded.workflow_edition else "",
+        env_address=here.env_address,
+        env_peer=here.env_peer,
     )
 
 

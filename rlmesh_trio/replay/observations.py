@@ -59,15 +59,23 @@ async def play_observations(
     header = recording.header
     if header.level != "full":
         raise NotReplayable(f"{recording.path} holds digests of the observations only: record with level full")
+    if header.contract.observation_space is None or header.contract.action_space is None:
+        raise NotReplayable(f"{recording.path} declares no spaces for a model")
     wanted = None if episodes is None else frozenset(ordinals_of(recording, episodes))
     open_model = live.model_for("playing recorded observations")
     refuse_own_file(recording, out)
     told = any(isinstance(decision.what, Batch) for decision in recording.decisions())
+    horizon, lead = (header.settings.get(name, default) for name, default in _CHUNKS)
+    spec = attrs.evolve(_spec(header), limits=live.limits)
+    if lead and not told and not spec.driver_owns_resets:
+        raise NotReplayable(
+            "its lanes restarted themselves while the model was asked ahead: which answers still counted hung on time, "
+            "and only a recording of the model too tells which"
+        )
     if batches == "recorded" and not told:
         logger.warning("%s does not tell how the model was asked: each row is asked for by itself", recording.path)
-    horizon, lead = (header.settings.get(name, default) for name, default in _CHUNKS)
     async with open_model() as model:
-        spec = attrs.evolve(_spec(header), workflow_edition=_edition(header, model, force=force), limits=live.limits)
+        spec = attrs.evolve(spec, workflow_edition=_edition(header, model, force=force))
         await model.resolve(spec, execution_horizon=horizon)
         asked = AskedModel(model, spec)
         manner = _Manner(batches == "single" or not told, not told, lead, model.wants_history())
@@ -132,8 +140,8 @@ class _Play:
         self._asked_about = wanted if spec.driver_owns_resets else None
         self._manner = manner
         contract = spec.env_contract
-        if contract.observation_space is None or contract.action_space is None:
-            raise NotReplayable(f"{recording.path} declares no spaces for a model")
+        assert contract.observation_space is not None
+        assert contract.action_space is not None
         self._observations, self._actions = codec_for(contract.observation_space), codec_for(contract.action_space)
         self._cut_action = recording.digester.actions.cut
         self._groups = Groups(
