@@ -100,14 +100,15 @@ class Digester:
 
     def info_rows(self, infos: Metadata | None, rows: int) -> bytes:
         """Row by row 16 bytes; infos that nobody can read count as the bytes they are."""
+        # Asking it for its length would decode it.
+        if infos is None or (isinstance(infos, LazyMetadata) and not infos.encoded):
+            return self._nothing * rows
         try:
-            if not infos:
-                return self._nothing * rows
             told = plain_metadata(infos)
         except ProtocolError:
             return cast("bytes", self.digest(infos.encoded if isinstance(infos, LazyMetadata) else b"")) * rows
-        if rows == 1:
-            return self._info(told)
+        if rows == 1 or not told:
+            return self._info(told) * rows
         return b"".join([self._info(lane_infos(told, row, rows)) for row in range(rows)])
 
     def _info(self, told: Mapping[str, MetaValue]) -> bytes:

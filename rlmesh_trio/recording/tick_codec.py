@@ -74,8 +74,12 @@ def _encode_plain_step(tick: Tick, reply: EnvReply, action: Leaf) -> bytes:
         (
             b"\x08",
             encode_varint(tick.number),
-            _places(tick.lanes, tick.episodes, tick.begins),
-            _before_leaf(action.nbytes if isinstance(action, memoryview) else len(action)),
+            _before_action(
+                tick.lanes,
+                tick.episodes,
+                tick.begins,
+                action.nbytes if isinstance(action, memoryview) else len(action),
+            ),
             action,
             _pack_one_row(
                 _ONE_ROW, reply.rewards[0], b"\x1a\x01", reply.terminated_mask, b"\x22\x01", reply.truncated_mask
@@ -88,13 +92,13 @@ def _encode_plain_step(tick: Tick, reply: EnvReply, action: Leaf) -> bytes:
     )
 
 
-@lru_cache(maxsize=64)
-def _before_leaf(size: int) -> bytes:
-    """What stands before the action's only leaf, which is *size* bytes long."""
+@lru_cache(maxsize=4096)
+def _before_action(lanes: tuple[int, ...], episodes: tuple[int, ...], begins: tuple[int, ...], size: int) -> bytes:
+    """What stands between the number and the action's only leaf, which is *size* bytes long."""
     leaf = b"\x0a" + encode_varint(size)
     value = b"\x0a" + encode_varint(len(leaf) + size) + leaf
     step = b"\x12" + encode_varint(len(value) + size) + value
-    return b"\x2a" + encode_varint(len(step) + size) + step
+    return _places(lanes, episodes, begins) + b"\x2a" + encode_varint(len(step) + size) + step
 
 
 @lru_cache(maxsize=64)
