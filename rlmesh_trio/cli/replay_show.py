@@ -61,7 +61,7 @@ def _show_run(file: str, *, everything: bool, png: str | None, as_json: bool) ->
         click.echo(json_text({"file": file} | run_document(shown)), nl=False)
     else:
         width, most = _room(everything)
-        _print([f"{run_title(shown)} in {file}", *run_lines(file, shown, width=width, most=most)], width)
+        _print([run_title(shown), *run_lines(file, shown, width=width, most=most)], width)
     if png is not None:
         _draw(run_panels(shown), png, run_title(shown))
     return FAILED if damage else 0

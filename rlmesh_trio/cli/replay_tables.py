@@ -63,6 +63,7 @@ def run_lines(file: str, shown: RunShown, *, width: int, most: int | None) -> It
 def _header_rows(file: str, shown: RunShown) -> Iterator[tuple[str, str]]:
     header, contract = shown.header, shown.header.contract
     address = f" at {header.env_address}" if header.env_address else ""
+    yield "file", file
     yield "env", contract.env_id + address
     yield (
         "contract",

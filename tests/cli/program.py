@@ -1,5 +1,6 @@
 """Running the program: in this process, or in one of its own with pipes or a terminal."""
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -74,6 +75,7 @@ class Terminal:
 
     def __init__(self, *args: str, columns: int = 80) -> None:
         self.written = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
             os.chdir(ROOT)
@@ -131,7 +133,7 @@ class Terminal:
             piece = os.read(self._terminal, 65536)
         except OSError:  # what Linux says when the other side has closed
             return False
-        self.written += piece.decode()
+        self.written += self._decoder.decode(piece)
         return bool(piece)
 
 
