@@ -1,14 +1,13 @@
 """What keeps a recording from being played again: another env or edition, or a recording that does not allow it."""
 
 from collections.abc import Sequence
-from textwrap import shorten
 
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.replay.findings import FieldDifference
 
 __all__ = ("ContractChanged", "NotReplayable")
 
-_SHOWN = 80
+_TOLD = 3
 
 
 class ContractChanged(SessionError):
@@ -20,9 +19,11 @@ class ContractChanged(SessionError):
 
     def __str__(self) -> str:
         told = [
-            f"{each.path} was {shorten(each.recorded, _SHOWN)} and is {shorten(each.now, _SHOWN)}"
-            for each in self.differences
+            f"{each.path} was {' '.join(each.recorded.split())} and is {' '.join(each.now.split())}"
+            for each in self.differences[:_TOLD]
         ]
+        if len(self.differences) > _TOLD:
+            told.append(f"{len(self.differences) - _TOLD} more")
         return f"this is not what was recorded: {'; '.join(told)} (force plays it all the same)"
 
 

@@ -186,11 +186,12 @@ class _Play:
             key = tuple([(row.ordinal, row.step) if row.ordinal else (0, 0) for row in own])
             asked.append((self._groups.find(key), own[0].frames))
         about = self._asked_about
-        if about is None or any(row.ordinal in about for row in batch.rows):
-            await self._ask(asked)
-        else:
-            for shown, _ in asked:
-                shown.group.send(shown)
+        for call in [[each] for each in asked] if self._manner.single else [asked]:
+            if about is None or any(ordinal in about for shown, _ in call for ordinal, _ in shown.key):
+                await self._ask(call)
+            else:
+                for shown, _ in call:
+                    shown.group.send(shown)
 
     async def _action(self, tick: Tick) -> Leaves:
         """The action of a step as it is now, one row a lane."""

@@ -216,11 +216,13 @@ async def test_some_episodes(name: str, tmp_path: Path) -> None:
 
 
 async def test_calls_about_other_episodes_are_left_out(tmp_path: Path) -> None:
-    before, after = Diary(), Diary()
+    before, after, single = Diary(), Diary(), Diary()
     a = tmp_path / "a"
     await record(a, policy=before, lanes=2)
     await observed(a, tmp_path / "b", live(policy=after), episodes=[4])
     assert after.calls == [call for call in before.calls if 104 in {seed for seed, _ in call}]
+    await observed(a, tmp_path / "c", live(policy=single), episodes=[4], batches="single")
+    assert single.calls == [[row] for call in before.calls for row in call if row[0] == 104]
 
 
 @pytest.mark.parametrize("action", [Fail("INTERNAL", "it broke"), Hang()], ids=["fails", "hangs"])
