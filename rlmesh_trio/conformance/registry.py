@@ -23,12 +23,15 @@ from rlmesh_trio.conformance.verdicts import Evidence, Severity
 from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.endpoints.loading import AnyEnv
 
-__all__ = ("CHECKS", "WAS_RESET", "Check", "Facts", "Judge", "Lab", "check")
+__all__ = ("CHECKS", "NO_RESET", "WAS_RESET", "Check", "Facts", "Judge", "Lab", "check")
 
 T = TypeVar("T")
 
 WAS_RESET = "was reset"
 """What ``Facts.told`` calls it when a reset has succeeded. Where none does, little else can be judged."""
+
+NO_RESET = "needs a reset that succeeds"
+"""How the reason of a skip begins where none did."""
 
 
 @attrs.frozen(eq=False)

@@ -21,7 +21,7 @@ from rlmesh_trio.conformance.lab import SeenLab, TargetLab, TargetLost, open_lab
 from rlmesh_trio.conformance.next_session import SHUT_DOWN
 from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
 from rlmesh_trio.conformance.placeless import placeless
-from rlmesh_trio.conformance.registry import CHECKS, WAS_RESET, Check, Facts
+from rlmesh_trio.conformance.registry import CHECKS, NO_RESET, WAS_RESET, Check, Facts
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.soak import Wanderer, soak_steps
 from rlmesh_trio.conformance.targets import Target
@@ -293,7 +293,7 @@ class TargetRun:
         facts, resets = run.lab.facts, run.lab.coverage.resets
         if facts.told.get(WAS_RESET) or resets < _RESETS_TRIED or run.check.family in _JUDGE_RESETS:
             return ""
-        return f"needs a reset that succeeds: all {resets} failed"
+        return f"{NO_RESET}: all {resets} failed"
 
     def _is_enough(self) -> bool:
         most = self._settings.max_fail

@@ -52,7 +52,9 @@ class SeenRanges:
                     leaf.note(raw)
 
     def table(self) -> tuple[str, ...]:
-        """A line a leaf, or an element, where a few of them have bounds of their own."""
+        """A line a leaf, or an element, where a few of them have bounds of their own; none where nothing was seen."""
+        if not any(leaf.seen for leaf in self._leaves):
+            return ()
         cells = [row for leaf in self._leaves for row in leaf.rows()]
         shown = cells[:_MOST_LINES]
         widths = [max((len(row[column]) for row in shown), default=0) for column in range(3)]
@@ -72,6 +74,11 @@ class _SeenLeaf:
         self._greatest: _Array | None = None
         counted = bounds.spec.kind in _COUNTED and bounds.low.size <= _FEW
         self._values: list[set[int]] | None = [set() for _ in range(bounds.low.size)] if counted else None
+
+    @property
+    def seen(self) -> bool:
+        """Whether there was a value."""
+        return self._least is not None
 
     def note(self, raw: bytes) -> None:
         value = leaf_value(self._bounds.spec, raw)

@@ -11,8 +11,11 @@ from rlmesh_trio.conformance.settings import Settings
 from tests.conformance.gym_matrix import ENVS, FORMS, Cell, complaints_of, played
 
 HERE = [Cell(env, form, "local") for env, form in itertools.product(ENVS, FORMS)]
-SERVED = [Cell("CartPole-v1", "single", "factory"), Cell("Blackjack-v1", "lanes", "factory")]
-SERVED += [Cell("FrozenLake-v1", "vector", "factory")]
+SERVED = [
+    Cell("CartPole-v1", "single", "factory"),
+    Cell("Blackjack-v1", "lanes", "factory"),
+    Cell("FrozenLake-v1", "vector", "factory"),
+]
 SLOW = "seed.timing-independent", "acct.interrupted"
 
 

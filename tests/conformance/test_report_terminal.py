@@ -163,3 +163,19 @@ def test_colour_is_for_terminals_that_want_it(
         monkeypatch.setenv(name, value)
     screen: Any = Screen(tty)
     assert wants_color(screen) is wanted
+
+
+def test_a_known_fault_is_told_in_half_a_screen_and_in_full_when_asked() -> None:
+    evidence = Evidence(tuple(f"line {number}" for number in range(9)), "bad", "it is so", blame="server")
+    known = finding("wire.large", "known", reason="an old fault", evidence=evidence)
+    short = block(known)
+    assert "  known: an old fault" in short
+    assert "  … 8 more lines" in short
+    assert not any("meaning" in line for line in short)
+    assert {"  line 8", "  meaning: it is so"} <= set(block(known, verbose=True))
+
+
+def test_a_run_without_a_reset_that_succeeded_does_not_just_say_passed() -> None:
+    unplayed = finding("seed.sensitive", "skip", reason="needs a reset that succeeds: all 3 failed")
+    text = terminal_text(material(outcome(target(finding("contract.stable", "pass"), unplayed))))
+    assert "passed, but no reset succeeded and little was tested" in text

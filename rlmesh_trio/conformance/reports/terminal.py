@@ -11,6 +11,7 @@ from typing import TextIO
 import click
 
 from rlmesh_trio.conformance.outcome import TargetOutcome
+from rlmesh_trio.conformance.registry import NO_RESET
 from rlmesh_trio.conformance.reports.material import (
     Group,
     Material,
@@ -32,6 +33,7 @@ SCREEN = 23
 """The rows of a block: those of a small terminal but one, which the prompt takes."""
 
 _SCRIPT_ROWS = 6
+_KNOWN_ROWS = 2
 _LEAST_EVIDENCE = 6
 _COMMAND_ROWS = 4
 _NOTE_ROWS = 2
@@ -79,8 +81,13 @@ def _report(material: Material, width: int, verbose: bool) -> Iterator[str]:
 def failure_block(
     material: Material, target: TargetOutcome, finding: Finding, *, width: int = WIDTH, verbose: bool = False
 ) -> list[str]:
-    """The lines on one failure, styled: at most :data:`SCREEN` rows of *width* characters, unless *verbose*."""
+    """The lines on one failure, styled: at most :data:`SCREEN` rows of *width* characters, unless *verbose*.
+
+    A fault that is known is nobody's to mend here, and takes half of that.
+    """
     head = _head(finding, width, times=material.times)
+    if finding.verdict == "known" and not verbose:
+        return [*head, *_known(material, target, finding, width)]
     tail = [*_meaning(finding, width), *_rule(material, finding, width)]
     tail += _again(material.reproduction(finding), target, width)
     scripts = script_rows(finding, target.contract)
@@ -92,6 +99,20 @@ def failure_block(
         said = elided(said, left - sum(len(folded(text, width, indent=_INDENT)) for text in scripts))
     shown = [line for text in scripts for line in folded(text, width, indent=_INDENT, hang=_HANG)]
     return [*head, *shown, *said, *tail]
+
+
+def _known(material: Material, target: TargetOutcome, finding: Finding, width: int) -> Iterator[str]:
+    """What is known of a fault, and the case in which it was seen."""
+    yield from folded(f"known: {finding.reason}", width, indent=_INDENT, hang=_HANG)
+    said = _short(script_rows(finding, target.contract), _KNOWN_ROWS, width)
+    said += elided(list(finding.evidence.lines if finding.evidence else ()), _KNOWN_ROWS)
+    for text in said:
+        yield from folded(text, width, indent=_INDENT, hang=_HANG)
+    reproduction = material.reproduction(finding)
+    if reproduction.file:
+        yield harmless(f"{_INDENT}again: rlmesh-trio conform replay {reproduction.file} {target.name}")
+    elif reproduction.again:
+        yield harmless(f"{_INDENT}again: {reproduction.again}")
 
 
 def _rows(line: str, width: int) -> int:
@@ -183,8 +204,8 @@ def _notes(material: Material, target: TargetOutcome, width: int, verbose: bool)
         known = material.checks.get(finding.check)
         if known is not None and known.compares:
             # Whoever names two targets wants to see where they part.
-            script = script_rows(finding, target.contract)
-            yield from _short([f"{_INDENT}{text}" for text in script], _SCRIPT_ROWS, width)
+            for text in _short(script_rows(finding, target.contract), _SCRIPT_ROWS, width):
+                yield from folded(text, width, indent=_INDENT, hang=_HANG)
             yield from _said_of_note(finding, width)
         else:
             said = list(_said_of_note(finding, width))
@@ -269,7 +290,8 @@ def _conclusion(material: Material) -> str:
     if any(target.lost for target in outcome.targets):
         parts.append("a target was lost")
     if material.status == 0:
-        parts.append("passed")
+        unplayed = any(finding.reason.startswith(NO_RESET) for finding in outcome.findings)
+        parts.append("passed, but no reset succeeded and little was tested" if unplayed else "passed")
     elif not parts:
         parts.append("nothing was tested")
     spent = f"  ({seconds_text(outcome.seconds)})" if material.times else ""
