@@ -163,6 +163,7 @@ class ThreadWorker:
         try:
             if self._host is not None:
                 with trio.fail_after(CLOSE_GRACE):
+                    await self._thread.free()
                     await self._thread.run(self._host.close)
         except (ThreadOccupied, trio.TooSlowError):
             raise EndpointError(

@@ -33,6 +33,7 @@ class ResidentThread:
         self._inbox: SimpleQueue[tuple[Callable[[], Any], trio.lowlevel.TrioToken] | None] = SimpleQueue()
         self._waiting: trio.lowlevel.Task | None = None
         self._started = False
+        self._free = trio.Event()
         self.occupied = False
         self.abandoned = False
 
@@ -52,12 +53,20 @@ class ResidentThread:
             self._inbox.put((call, trio.lowlevel.current_trio_token()))
             return cast("T", await trio.lowlevel.wait_task_rescheduled(self._abandon))
 
+    async def free(self) -> None:
+        """Wait until no abandoned call runs any more."""
+        if self.occupied and self._waiting is None:
+            await self._free.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
     def close(self) -> None:
         """Let the thread end after its current call."""
         self._inbox.put(None)
 
     def _abandon(self, _: Callable[[], None]) -> trio.lowlevel.Abort:
         self._waiting = None
+        self._free = trio.Event()
         self.abandoned = True
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -75,3 +84,5 @@ class ResidentThread:
         if self._waiting is not None:
             task, self._waiting = self._waiting, None
             trio.lowlevel.reschedule(task, result)
+        else:
+            self._free.set()

@@ -265,6 +265,29 @@ async def test_an_env_that_will_not_close_is_left_or_killed(
     Clinging.released.set()
 
 
+async def test_an_env_is_closed_when_a_step_that_was_given_up_has_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    go_on, closed = threading.Event(), threading.Event()
+
+    class Waiting(Counter):
+        def step(self, action: Any) -> Any:
+            go_on.wait(60)
+            return super().step(action)
+
+        def close(self) -> None:
+            closed.set()
+
+    async def let_go() -> None:
+        await trio.sleep(0.1)
+        go_on.set()
+
+    async with trio.open_nursery() as nursery, open_local_env(Waiting, where="thread") as env:
+        await start(env)
+        await give_up(lambda: env.step(discrete(0), at()))
+        nursery.start_soon(let_go)
+    assert closed.is_set()
+    assert caplog.text == ""
+
+
 async def test_large_observations_cross_in_pieces() -> None:
     async with open_local_env(f"{TOYS}:Picture", where="process") as env:
         reply = await start(env, seeds=(4,))
