@@ -129,6 +129,9 @@ class SessionSpec:
 
     ``episode_seeds`` (by slot) wins over ``base_seed``. ``max_episodes`` bounds episode *starts*; ``None`` runs until
     cancelled. ``partial_reset`` drives a ``DISABLED`` lockstep vector by resetting just the lanes that finished.
+    ``seed_every_episode`` has the engine reset a lane as soon as its episode ends, also where the env would restart it
+    by itself, so that every episode has the seed of its slot; it needs ``base_seed`` or ``episode_seeds``, and of a
+    lockstep vector that it resets lanes by name. Lanes that the engine resets one by one have such seeds anyway.
     ``seed_route_id`` is mixed into derived seeds, also when it is empty; ``None`` leaves it out. ``finished`` are
     episodes of an earlier run of this spec: their slots are not played again, and they come first in the report,
     whose totals include them (their ``step_count`` each in ``total_steps``). ``on_env_error`` and ``on_timeout`` say
@@ -155,6 +158,7 @@ class SessionSpec:
     env_ceiling: PeerCeiling | None = None
     model_ceiling: PeerCeiling | None = None
     partial_reset: bool = False
+    seed_every_episode: bool = False
     seed_route_id: str | None = None
     finished: tuple[EpisodeSummary, ...] = ()
     on_env_error: Recovery = Recovery()  # noqa: RUF009 - frozen
@@ -166,13 +170,21 @@ class SessionSpec:
 
         ``env_id`` is a fresh UUIDv7 unless given: a model server keeps its routes apart by that id alone.
 
-        Raises :exc:`InvalidSpec` when ``partial_reset`` is asked of an env that cannot reset single lanes.
+        Raises :exc:`InvalidSpec` when ``partial_reset`` or ``seed_every_episode`` is asked of an env that cannot reset
+        single lanes.
         """
-        if fields.get("partial_reset") and not (env.subset_step or getattr(env, "resets_named_lanes", False)):
-            raise InvalidSpec(
-                "partial_reset needs an env that resets lanes by name: this one resets all of them at once. "
-                "A gymnasium vector env in this process can, when it is made with AutoresetMode.DISABLED"
-            )
+        if not (env.subset_step or getattr(env, "resets_named_lanes", False)):
+            if fields.get("partial_reset"):
+                raise InvalidSpec(
+                    "partial_reset needs an env that resets lanes by name: this one resets all of them at once. "
+                    "A gymnasium vector env in this process can, when it is made with AutoresetMode.DISABLED"
+                )
+            if fields.get("seed_every_episode") and env.contract.num_envs > 1:
+                raise InvalidSpec(
+                    "seed_every_episode needs an env that resets lanes by name: this one resets all of them at once. "
+                    "Lanes can, and so can gymnasium's SyncVectorEnv and AsyncVectorEnv, in this process or served by "
+                    "rlmesh-trio"
+                )
         facts: dict[str, Any] = {
             "env_id": str(uuid_utils.uuid7()),
             "env_contract": env.contract,
@@ -195,7 +207,12 @@ class SessionSpec:
     def driver_owns_resets(self) -> bool:
         """Whether the engine sends every reset, or the env restarts its lanes by itself."""
         edition = find_edition(self.workflow_edition) or CURRENT_EDITION
-        return self.env_contract.autoreset_mode in edition.driver_owned_modes
+        return self.seed_every_episode or self.env_contract.autoreset_mode in edition.driver_owned_modes
+
+    @property
+    def resets_ended_lanes(self) -> bool:
+        """Whether the engine resets the lanes of a lockstep vector that ended, while the others play on."""
+        return self.partial_reset or (self.seed_every_episode and self.num_envs > 1 and not self.subset_step)
 
     @property
     def drives_lanes(self) -> bool:
@@ -205,7 +222,7 @@ class SessionSpec:
     @property
     def seeds_by_slot(self) -> bool:
         """Whether a derived seed depends on the episode's slot alone, and not on lane and time as in a vector."""
-        return self.subset_step or self.num_envs == 1
+        return self.subset_step or self.num_envs == 1 or self.seed_every_episode
 
     @property
     def step_cap(self) -> int | None:
@@ -278,12 +295,27 @@ class SessionSpec:
             )
         if mode == AutoresetMode.SAME_STEP:
             raise InvalidSpec("SAME_STEP autoreset is reserved but not yet supported by the runtime")
+        if self.seed_every_episode:
+            self._validate_seed_every_episode()
         if self.partial_reset:
             self._validate_partial_reset()
-        elif self.num_envs > 1 and not self.subset_step and mode != AutoresetMode.NEXT_STEP:
+        elif (
+            not self.seed_every_episode
+            and self.num_envs > 1
+            and not self.subset_step
+            and mode != AutoresetMode.NEXT_STEP
+        ):
             raise InvalidSpec(
                 "vectorized runtime sessions (num_envs > 1) require NEXT_STEP autoreset, or partial_reset where the "
                 "env can reset single lanes"
+            )
+
+    def _validate_seed_every_episode(self) -> None:
+        if self.base_seed is None and not self.episode_seeds:
+            raise InvalidSpec("seed_every_episode needs base_seed or episode_seeds")
+        if self.resets_ended_lanes and self.env_contract.autoreset_mode == AutoresetMode.UNSPECIFIED:
+            raise InvalidSpec(
+                "seed_every_episode needs a vector env with NEXT_STEP or DISABLED autoreset; this one declares none"
             )
 
     def _validate_partial_reset(self) -> None:

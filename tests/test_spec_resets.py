@@ -49,6 +49,58 @@ class TestPartialReset:
                 SessionSpec.for_env(env, partial_reset=True)
 
 
+class TestSeedEveryEpisode:
+    @pytest.mark.parametrize(
+        ("fields", "partly"),
+        [
+            ({"num_envs": 4, "mode": 1}, True),
+            ({"num_envs": 4, "mode": 3}, True),
+            ({"num_envs": 4, "mode": 3, "partial_reset": True}, True),
+            ({"num_envs": 4, "mode": 1, "subset_step": True}, False),
+            ({"num_envs": 4, "mode": 3, "subset_step": True}, False),
+            ({"num_envs": 1, "mode": 1}, False),
+            ({"num_envs": 1, "mode": 0}, False),
+            ({"num_envs": 1, "mode": 3}, False),
+        ],
+    )
+    def test_the_engine_owns_the_resets_and_seeds_go_by_slot(self, fields: dict[str, Any], partly: bool) -> None:
+        spec = spec_of(
+            seed_every_episode=True, base_seed=1, max_episodes=2, max_episode_steps=9, finished=(finished(2),), **fields
+        )
+        spec.validate()
+        assert (spec.driver_owns_resets, spec.seeds_by_slot, spec.resets_ended_lanes) == (True, True, partly)
+        spec_of(seed_every_episode=True, episode_seeds=(4, 5), trial_index_base=1, **fields).validate()
+
+    @pytest.mark.parametrize(
+        ("fields", "why"),
+        [
+            ({"num_envs": 4, "mode": 1}, "seed_every_episode needs base_seed or episode_seeds"),
+            ({"num_envs": 4, "mode": 0, "base_seed": 1}, "NEXT_STEP or DISABLED autoreset; this one declares none"),
+            ({"num_envs": 4, "mode": 2, "base_seed": 1}, "SAME_STEP autoreset is reserved"),
+            ({"num_envs": 4, "mode": UNKNOWN_MODE, "base_seed": 1}, "unknown autoreset mode"),
+            ({"num_envs": 4, "mode": 1, "base_seed": 1, "partial_reset": True}, "this one declares NEXT_STEP"),
+        ],
+    )
+    def test_what_it_does_not_go_with(self, fields: dict[str, Any], why: str) -> None:
+        assert why in refusal(spec_of(seed_every_episode=True, **fields))
+
+    @pytest.mark.parametrize(
+        ("lanes", "subset_step", "named", "able"),
+        [(4, False, False, False), (4, False, True, True), (4, True, False, True), (1, False, False, True)],
+    )
+    def test_an_open_vector_must_reset_lanes_by_name(
+        self, lanes: int, subset_step: bool, named: bool, able: bool
+    ) -> None:
+        contract = attrs.evolve(CONTRACT, num_envs=lanes, autoreset_mode=AutoresetMode.NEXT_STEP)
+        env = NamingEnv(contract, "2026.06", subset_step, None, named)
+        assert not SessionSpec.for_env(env).seed_every_episode
+        if able:
+            SessionSpec.for_env(env, seed_every_episode=True, base_seed=1).validate()
+        else:
+            with pytest.raises(InvalidSpec, match="seed_every_episode needs an env that resets lanes by name"):
+                SessionSpec.for_env(env, seed_every_episode=True, base_seed=1)
+
+
 class TestFinished:
     @pytest.mark.parametrize(
         ("fields", "indices", "why"),

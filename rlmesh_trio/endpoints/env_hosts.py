@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from rlmesh_trio.editions import CURRENT_EDITION
 from rlmesh_trio.endpoints.conformance import Conformance
@@ -41,9 +41,13 @@ class HostReply(NamedTuple):
 
 
 class EnvHost(Protocol):
-    """An env that takes and gives leaves: one row for a scalar env, a row per lane for a vector."""
+    """An env that takes and gives leaves: one row for a scalar env, a row per lane for a vector.
+
+    ``resets_named_lanes`` says whether a reset may be of some lanes of a vector, by :func:`only_lanes`.
+    """
 
     contract: EnvContract
+    resets_named_lanes: bool
 
     def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset the env, unseeded when *seeds* is empty."""
@@ -128,6 +132,8 @@ def _metadata(env: AnyEnv) -> dict[str, Any]:
 
 class _Host:
     """What scalar and vector envs have in common: the env, its codecs and conformance, and how failures are told."""
+
+    resets_named_lanes = False
 
     def __init__(self, env: Any, contract: EnvContract) -> None:
         self.contract = contract
@@ -237,6 +243,7 @@ class VectorHost(_Host):
     def __init__(self, env: VectorEnv[Any, Any, Any], contract: EnvContract) -> None:
         super().__init__(env, contract)
         self._rows = contract.num_envs
+        self.resets_named_lanes = self._rows > 1 and _takes_reset_mask(env, contract.autoreset_mode)
 
     def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
         """Reset all lanes, or those of a mask; a single seed spreads as seed, seed + 1 and so on."""
@@ -304,6 +311,17 @@ def only_lanes(
     by_lane = dict(zip(lanes, seeds, strict=False))
     masked: dict[str, Any] = {**(options or {}), "reset_mask": mask}
     return [by_lane.get(lane) for lane in range(width)] if seeds else (), masked
+
+
+def _takes_reset_mask(env: VectorEnv[Any, Any, Any], mode: int) -> bool:
+    """Whether a masked reset restarts just the masked lanes of *env*.
+
+    It is how all vectors with ``DISABLED`` autoreset are driven; of those that restart lanes themselves only
+    gymnasium's own are known to take a lane that was reset for restarted.
+    """
+    if mode == AutoresetMode.NEXT_STEP:
+        return isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+    return mode == AutoresetMode.DISABLED
 
 
 def _owned(value: Any) -> Any:

@@ -30,7 +30,7 @@ def serve() -> None:
         except SessionError as failure:
             _send(replies, _told(failure))
             return
-        _send(replies, host.contract)
+        _send(replies, (host.contract, host.resets_named_lanes))
         while True:
             try:
                 request, leaves = _receive(requests)

@@ -32,6 +32,7 @@ class ProcessWorker:
     """Runs the env in a worker process, one request at a time over its standard streams."""
 
     waits = True
+    resets_named_lanes = False
 
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker
@@ -61,7 +62,7 @@ class ProcessWorker:
         self._requests = cast("trio.abc.SendStream", process.stdin)
         self._replies = cast("trio.abc.ReceiveStream", process.stdout)
         try:
-            contract, _ = await self._exchange(process, made)
+            (contract, self.resets_named_lanes), _ = await self._exchange(process, made)
         except EndpointError as failure:
             raise ConnectError(f"the env could not be opened: {failure}") from failure
         self._opened = True

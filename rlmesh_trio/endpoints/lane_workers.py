@@ -27,10 +27,12 @@ CLOSE_GRACE = 2.0
 class LaneWorker(Protocol):
     """One env, wherever it runs. Failures are :exc:`EndpointError`, while opening also what :func:`host_env` raises.
 
-    ``waits`` says whether the caller waits while the env works, so that several can work at once.
+    ``waits`` says whether the caller waits while the env works, so that several can work at once. Once it is open
+    ``resets_named_lanes`` says whether its env is a vector of which some lanes can be reset.
     """
 
     waits: bool
+    resets_named_lanes: bool
 
     @property
     def broken(self) -> bool:
@@ -78,6 +80,7 @@ class InlineWorker:
 
     waits = False
     broken = False
+    resets_named_lanes = False
 
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker
@@ -92,6 +95,7 @@ class InlineWorker:
         await trio.lowlevel.checkpoint()
         self._host = host = host_env(self._maker())
         self._reset, self._step, self._render, self._new_session = host.reset, host.step, host.render, host.new_session
+        self.resets_named_lanes = host.resets_named_lanes
         return host.contract
 
     async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:
@@ -121,6 +125,7 @@ class ThreadWorker:
     """Runs the env in one thread that makes it, uses it and closes it, so that envs bound to a thread work."""
 
     waits = True
+    resets_named_lanes = False
 
     def __init__(self, maker: EnvMaker) -> None:
         self._maker = maker
@@ -140,6 +145,7 @@ class ThreadWorker:
         """Make the env in the thread."""
         self._host = host = await self._thread.run(lambda: host_env(self._maker()))
         self._reset, self._step, self._render, self._new_session = host.reset, host.step, host.render, host.new_session
+        self.resets_named_lanes = host.resets_named_lanes
         return host.contract
 
     async def reset(self, seeds: Sequence[int | None], options: Metadata | None) -> HostReply:

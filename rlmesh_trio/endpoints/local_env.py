@@ -1,7 +1,8 @@
 """An env in this process (or its threads, or its worker processes), driven exactly as a served one.
 
 A scalar env and a list of them are lanes: an operation that names one runs beside those of the others. A vector env
-moves in lockstep: all its lanes, none by name, save that one with ``DISABLED`` autoreset resets those it is named.
+moves in lockstep: all its lanes, none by name, save that one with ``DISABLED`` autoreset, and gymnasium's own with
+``NEXT_STEP``, resets those it is named.
 """
 
 import logging
@@ -96,14 +97,14 @@ class LocalEnv:
     A worker in *workers* may be replaced while no operation is about it.
 
     ``subset_step`` holds for lanes, a single one included, and not for a lockstep vector; ``resets_named_lanes`` for a
-    lockstep vector that does not restart its own lanes. ``closed`` says whether :meth:`close` was called.
+    lockstep vector that can reset some of its lanes. ``closed`` says whether :meth:`close` was called.
     """
 
     def __init__(self, workers: Sequence[LaneWorker], contract: EnvContract) -> None:
         self.contract = contract
         self.edition = CURRENT_EDITION.name
         self.subset_step = len(workers) == contract.num_envs and contract.autoreset_mode == AutoresetMode.DISABLED
-        self.resets_named_lanes = not self.subset_step and contract.autoreset_mode == AutoresetMode.DISABLED
+        self.resets_named_lanes = workers[0].resets_named_lanes
         self.ceiling: PeerCeiling | None = None
         self.closed = False
         self._workers = workers

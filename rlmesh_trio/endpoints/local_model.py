@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 import attrs
 import trio
 
+from rlmesh_trio.endpoints.fixed_batches import fix_batches
 from rlmesh_trio.endpoints.policies import Policy, find_policy
 from rlmesh_trio.endpoints.policy_forms import Batch, Form
 from rlmesh_trio.endpoints.resident_thread import ResidentThread, ThreadOccupied
@@ -43,7 +44,9 @@ _RECENT_CALLS = 8
 
 
 @asynccontextmanager
-async def open_local_model(policy: object, *, where: Where = "auto") -> AsyncGenerator["LocalModel"]:
+async def open_local_model(
+    policy: object, *, where: Where = "auto", fixed_batch: bool = False
+) -> AsyncGenerator["LocalModel"]:
     """Load *policy* and close it at the end of the block. A failure to close is logged.
 
     *policy* is ``random``, ``zero``, ``module:name``, a callable over batches, or an object or class with any of
@@ -54,12 +57,16 @@ async def open_local_model(policy: object, *, where: Where = "auto") -> AsyncGen
     it in one thread of its own, so that a predict that hangs ends at its limit; or ``auto``, which starts in the
     thread, goes inline after some quick calls in a row, and back after a slow one. Built-in policies are inline.
 
+    With *fixed_batch* what takes a batch is always called with as many rows as the session has lanes: one that is not
+    full is filled up with copies of its last row, context and history too, whose answers are dropped. What a policy
+    answers may hang on how many rows there are. For a policy that takes one row, or a built-in one, nothing changes.
+
     Raises :exc:`ConnectError` when the policy cannot be found, created or loaded.
     """
     if where not in ("auto", "inline", "thread"):
         raise ConnectError(f"a policy runs auto, inline, thread, not {where!r}")
     found = find_policy(policy)
-    model = LocalModel(found, Pace("inline" if found.builtin is not None else where))
+    model = LocalModel(found, Pace("inline" if found.builtin is not None else where), fixed_batch=fixed_batch)
     try:
         await model.load()
         yield model
@@ -95,8 +102,9 @@ class _Route:
 class LocalModel:
     """A policy that answers one route at a time; made by :func:`open_local_model`, a ``Model`` once resolved."""
 
-    def __init__(self, policy: Policy, pace: Pace) -> None:
+    def __init__(self, policy: Policy, pace: Pace, *, fixed_batch: bool = False) -> None:
         self._policy = policy
+        self._fixed_batch = fixed_batch
         self._pace = pace
         self._thread = ResidentThread(f"rlmesh-trio policy {policy.name}")
         self._loaded = False
@@ -129,7 +137,10 @@ class LocalModel:
         if actions is None:
             raise InvalidSpec("env contract has no action_space; a model cannot encode actions without it")
         form = self._policy.form(observations, actions, execution_horizon)
-        self._route = _Route(form, codec_for(actions))
+        codec = codec_for(actions)
+        if self._fixed_batch:
+            form = fix_batches(form, codec, spec.num_envs)
+        self._route = _Route(form, codec)
         self._live.clear()
 
     async def predict(self, request: PredictRequest) -> PredictReply:

@@ -12,7 +12,8 @@ A batched corner gets a list with an entry per row for each of the first two.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
+from zlib import crc32
 
 import attrs
 import gymnasium
@@ -36,6 +37,8 @@ __all__ = (
     "RowForm",
 )
 
+_64_BITS: Final = (1 << 64) - 1
+
 
 class EpisodeContext(NamedTuple):
     """Whom a row belongs to: the episode, its reset seed, and the steps taken in it (``None`` when not known)."""
@@ -43,6 +46,17 @@ class EpisodeContext(NamedTuple):
     episode_id: str
     seed: int | None
     step: int | None
+
+    def generator(self, name: str = "") -> np.random.Generator:
+        """A fresh generator for what this row draws at this step, a stream of its own for each *name*.
+
+        It hangs on the episode's seed, the step and *name* alone: not on lanes, batches, or the order of calls, and
+        asking twice gives the same numbers twice. Where seed or step is ``None`` it cannot be repeated.
+        """
+        if self.seed is None or self.step is None:
+            return np.random.default_rng()
+        stream = (crc32(name.encode()), self.step)
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed & _64_BITS, spawn_key=stream)))
 
 
 class PastObservation(NamedTuple):

@@ -145,7 +145,7 @@ class LaneGroup:
             stepped = await self._play(reply)
             if stepped is None:
                 return
-            if parts.spec.partial_reset:
+            if parts.spec.resets_ended_lanes:
                 due = [lane for lane in everyone if lane.completed]
             plan = self._next_plan(due)
 
@@ -184,7 +184,7 @@ class LaneGroup:
         """What starts the group's episodes again. Where a partial reset was due, its lanes get the episodes it had."""
         route, lanes = self._parts.route, self.lanes
         due = [lane for lane in lanes if lane.completed and lane.planned is None]
-        if self._parts.spec.partial_reset and 0 < len(due) < len(lanes):
+        if self._parts.spec.resets_ended_lanes and 0 < len(due) < len(lanes):
             following = self._next_plan(due)
             if following is not None:
                 route.note_plan(due, following)

@@ -73,8 +73,9 @@ class Session:
         if prefetch_lead < 0:
             raise InvalidSpec(f"prefetch_lead must not be negative, not {prefetch_lead}")
         history = model.wants_history()
-        if history and spec.partial_reset:
-            raise InvalidSpec("partial_reset does not go with a model that wants observation history")
+        if history and spec.resets_ended_lanes:
+            cause = "partial_reset" if spec.partial_reset else "seed_every_episode in a lockstep vector"
+            raise InvalidSpec(f"{cause} does not go with a model that wants observation history")
         self._spec = spec
         self._model = model
         self._failure: SessionError | None = None

@@ -37,13 +37,15 @@ async def open_served_lanes(source: object, lanes: int, where: Where) -> "Served
 class ServedLanes:
     """The open workers of a served env, and the ``contract`` of the whole.
 
-    ``by_name`` says whether any operation can name lanes, ``waits`` whether the server can go on while the env works,
-    ``side_by_side`` whether lanes then work at once, ``replaceable`` whether a lost lane can be had anew.
+    ``by_name`` says whether any operation can name lanes, ``resets_by_name`` whether a reset can, ``waits`` whether the
+    server can go on while the env works, ``side_by_side`` whether lanes then work at once, ``replaceable`` whether a
+    lost lane can be had anew.
     """
 
     def __init__(self, workers: list[LaneWorker], contract: EnvContract) -> None:
         self.contract = contract
         self.by_name = LocalEnv(workers, contract).subset_step
+        self.resets_by_name = self.by_name or workers[0].resets_named_lanes
         self.waits = workers[0].waits
         self.side_by_side = self.waits and len(workers) > 1
         self.replaceable = all(worker.anew() is not None for worker in workers)

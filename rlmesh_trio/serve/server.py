@@ -23,7 +23,7 @@ from rlmesh_trio.serve.listening import accept_client, listening
 from rlmesh_trio.serve.served_lanes import ServedLanes, open_served_lanes
 from rlmesh_trio.serve.session import DRAIN, Session
 from rlmesh_trio.serve.speaking import ServerProtocol, ServerSplitter
-from rlmesh_trio.spec import AutoresetMode, EnvContract
+from rlmesh_trio.spec import EnvContract
 from rlmesh_trio.transport.address import Address
 from rlmesh_trio.transport.handshake import NAMED_RESETS, SUBSET_STEP
 from rlmesh_trio.transport.link import Link
@@ -94,7 +94,7 @@ class EnvServer:
         self.contract: EnvContract = lanes.contract
         self.token = token
         self.allow_shutdown = allow_shutdown
-        self.introduction = Introduction(lanes.contract, _capabilities(lanes.contract, lanes.by_name))
+        self.introduction = Introduction(lanes.contract, _capabilities(lanes))
         self._lanes = lanes
         self._session: Session | None = None
         self._vacant = trio.Event()
@@ -187,7 +187,7 @@ class EnvServer:
             link.close()
 
 
-def _capabilities(contract: EnvContract, by_name: bool) -> list[str]:
-    if by_name:
+def _capabilities(lanes: ServedLanes) -> list[str]:
+    if lanes.by_name:
         return [SUBSET_STEP]
-    return [NAMED_RESETS] if contract.autoreset_mode == AutoresetMode.DISABLED else []
+    return [NAMED_RESETS] if lanes.resets_by_name else []

@@ -90,6 +90,9 @@ class World:
             troubles=draw.troubles(env, recovers=recovers) if troubled else (),
             cancellation=draw.cancellation(endless=endless) if endless or mood in ("cancelled", "both") else None,
         )
+        if draw.up_to(4) == 1 and world.may_seed_every:
+            session = attrs.evolve(session, seed_every=True)
+            world = attrs.evolve(world, session=session)
         if endless or not world.can_go_on:
             return world
         return attrs.evolve(world, session=attrs.evolve(session, finished=draw.finished(session.budget or 0)))
@@ -97,7 +100,7 @@ class World:
     @property
     def owns_resets(self) -> bool:
         """Whether the engine sends every reset."""
-        return self.env.autoreset != "NEXT_STEP"
+        return self.env.autoreset != "NEXT_STEP" or self.session.seed_every
 
     @property
     def drives_lanes(self) -> bool:
@@ -120,7 +123,14 @@ class World:
         session = self.session
         if session.episode_seeds or not self.owns_resets:
             return session.budget is not None and len(session.episode_seeds) >= session.budget
-        return session.base_seed is not None and not self.resets_named_lanes
+        return session.base_seed is not None and (session.seed_every or not self.resets_named_lanes)
+
+    @property
+    def may_seed_every(self) -> bool:
+        """Whether a session may be told to reset every episode with a seed of its own."""
+        lockstep = self.env.kind == "vector" and self.env.lanes > 1
+        is_seeded = self.session.base_seed is not None or bool(self.session.episode_seeds)
+        return is_seeded and not (lockstep and self.model.history)
 
     @property
     def can_go_on(self) -> bool:
@@ -144,7 +154,8 @@ class World:
             model_component_id="toy-model",
             num_envs=env.lanes,
             subset_step=env.kind == "lanes",
-            partial_reset=self.resets_named_lanes,
+            partial_reset=self.resets_named_lanes and not session.seed_every,
+            seed_every_episode=session.seed_every,
             base_seed=session.base_seed,
             episode_seeds=session.episode_seeds,
             max_episodes=session.budget,

@@ -201,14 +201,14 @@ def _play_partly(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> 
 
 
 def _batch_seeds(world: "World", granted: Mapping[int, int | None], generation: int) -> dict[int, int | None]:
-    """The seeds of a reset of some lanes: all of them or none; a lane without a slot takes the first listed one."""
-    listed = world.session.episode_seeds
-    if not listed:
+    """The seeds of a reset of some lanes: all of them or none; by slot a lane without one takes the first one's."""
+    if not (world.session.episode_seeds or world.session.seed_every):
         return {lane: _seed(world, 0, generation, lane) for lane in granted}
     wanted = [slot for slot in granted.values() if slot is not None]
-    if not wanted or wanted[-1] >= len(listed):
+    if not wanted or _seed(world, wanted[-1], wanted[-1], 0) is None:
         return dict.fromkeys(granted)
-    return {lane: listed[wanted[0] if slot is None else slot] for lane, slot in granted.items()}
+    by_slot = {lane: wanted[0] if slot is None else slot for lane, slot in granted.items()}
+    return {lane: _seed(world, slot, slot, 0) for lane, slot in by_slot.items()}
 
 
 def _play_rolling(world: "World", lanes: Sequence[int], slots: Sequence[int]) -> list[ExpectedEpisode]:

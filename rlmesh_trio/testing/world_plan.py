@@ -133,6 +133,7 @@ class SessionPlan:
     ``listening``: ``hooks``, a reader of the event ``stream``, ``both`` (a reader that may leave after ``reader_stays``
     events), or ``nobody``. ``hook`` and ``reader`` are how long each notice takes them. ``ceilings``: both legs of the
     relay are checked. ``finished`` are the indices of episodes that an earlier, undisturbed run has played.
+    ``seed_every``: each episode is reset with a seed of its own, where the env would restart its lanes too.
     """
 
     budget: int | None = 1
@@ -141,6 +142,7 @@ class SessionPlan:
     base_seed: int | None = None
     episode_seeds: tuple[int, ...] = ()
     trial_base: int | None = None
+    seed_every: bool = False
     prefetch_lead: int = 0
     reset_limit: float = 11.0
     step_limit: float = 9.0

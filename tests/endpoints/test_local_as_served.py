@@ -197,7 +197,6 @@ async def test_a_lockstep_vector() -> None:
             *[step(k % 3, 1, 2, ids=ids[0] if k < 2 else ids[1]) for k in range(7)],
             reset(ids=ids[2], seeds=(40,)),
             *[step(0, k % 3, 2, ids=ids[2]) for k in range(5)],
-            reset(1, ids=("x",)),
             step(1, lanes=(1,)),
             step(0, 0, 7),
             raw(discrete(0, 0)),

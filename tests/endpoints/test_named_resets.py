@@ -5,7 +5,9 @@ from typing import Any, cast
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium import VectorizeMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from rlmesh_trio.endpoints.env_hosts import only_lanes
 from rlmesh_trio.endpoints.local_env import LocalEnv, Where, open_local_env
@@ -27,6 +29,10 @@ def disabled(count: int = 3) -> SyncVectorEnv:
 
 def cartpoles() -> SyncVectorEnv:
     return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def own_class() -> VectorEnv[Any, Any, Any]:
+    return gymnasium.make_vec("CartPole-v1", 3, vectorization_mode=VectorizeMode.VECTOR_ENTRY_POINT)
 
 
 def resets(made: SyncVectorEnv) -> list[list[tuple[int | None, Any]]]:
@@ -125,8 +131,54 @@ async def test_a_session_plays_what_lanes_play(where: Where) -> None:
     assert played(whole) == played(alone)
 
 
+MODES = pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED], ids=["restarts", "waits"])
+
+
+@MODES
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+async def test_every_episode_seeded_plays_what_lanes_play(kind: Any, mode: AutoresetMode) -> None:
+    fields: dict[str, Any] = {"max_episodes": 7, "base_seed": 5, "max_episode_steps": 30}
+    async with open_local_env(lambda: kind([lambda: gymnasium.make("CartPole-v1")] * 3, autoreset_mode=mode)) as env:
+        whole = await run(env, seed_every_episode=True, **fields)
+    async with open_local_env("CartPole-v1", lanes=2) as env:
+        alone = await run(env, **fields)
+        assert played(alone) == played(await run(env, seed_every_episode=True, **fields))
+    assert played(whole) == played(alone)
+    assert len({episode.seed for episode in whole.episodes}) == 7
+
+
+async def test_a_lane_that_is_reset_after_its_end_does_not_restart_again() -> None:
+    made = vector(3, AutoresetMode.NEXT_STEP)
+    async with open_local_env(made) as env:
+        await start(env, ids=("a", "b", "c"))
+        await env.step(discrete(0, 0, 0), at(ids=("a", "b", "c")))
+        ended = await env.step(discrete(0, 0, 0), at(ids=("a", "b", "c")))
+        assert [record.episode_id for record in ended.completed] == ["a"]
+        await start(env, 0, ids=("a2",), seeds=(40,))
+        reply = await env.step(discrete(0, 0, 0), at(ids=("a2", "b", "c")))
+        assert observed(env, reply, 3).tolist() == [[1, 0, 0], [3, 0, 1], [3, 0, 2]]
+        assert [record.episode_id for record in reply.completed] == ["b"]
+        assert [seed for seed, _ in resets(made)[0]] == [None, 40]
+        reply = await env.step(discrete(0, 0, 0), at(ids=("a2", "b2", "c")))
+        assert [(r.episode_id, r.seed, r.step_count) for r in reply.completed] == [("a2", 40, 2), ("c", None, 4)]
+
+
+async def test_which_vectors_reset_named_lanes_and_restart_the_others_is_known() -> None:
+    for made, able in (
+        (vector(3, AutoresetMode.NEXT_STEP), True),
+        (RecordEpisodeStatistics(vector(3, AutoresetMode.NEXT_STEP)), True),
+        (vector(1, AutoresetMode.NEXT_STEP), False),
+        (own_class(), False),
+    ):
+        async with open_local_env(made) as env:
+            assert env.resets_named_lanes == able
+    async with open_local_env("tests.endpoints.test_named_resets:own_class", where="process") as env:
+        with pytest.raises(InvalidSpec, match="seed_every_episode needs an env that resets lanes by name"):
+            await run(env, max_episodes=1, base_seed=5, seed_every_episode=True)
+
+
 async def test_only_envs_that_reset_named_lanes_are_asked_to() -> None:
-    async with open_local_env(vector()) as env:
+    async with open_local_env(own_class()) as env:
         assert not env.resets_named_lanes
         with pytest.raises(InvalidSpec, match=r"partial_reset needs an env that resets lanes by name.*DISABLED"):
             SessionSpec.for_env(env, partial_reset=True)

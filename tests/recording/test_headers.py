@@ -20,6 +20,9 @@ def spec(**fields: Any) -> SessionSpec:
     return SessionSpec(**(given | fields))
 
 
+RESTARTING = attrs.evolve(contract_of(3), autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
 class Served:
     address = "tcp://me:secret@far.away:5555"
     peer_info = PeerInfo(component="rlmesh-env", package_version="0.1.0", framework_versions={"numpy": "2"})
@@ -59,7 +62,10 @@ def test_an_address_is_told_without_credentials() -> None:
         ({"num_envs": 3, "subset_step": True}, "by=slot"),
         ({"num_envs": 3, "partial_reset": True}, "by=lane"),
         ({"num_envs": 3, "partial_reset": True, "episode_seeds": (1, 2)}, "by=slot"),
-        ({"env_contract": attrs.evolve(contract_of(3), autoreset_mode=AutoresetMode.NEXT_STEP)}, "by=lane"),
+        ({"num_envs": 3, "partial_reset": True, "seed_every_episode": True}, "by=slot"),
+        ({"env_contract": RESTARTING}, "by=lane"),
+        ({"env_contract": RESTARTING, "num_envs": 3}, "by=lane"),
+        ({"env_contract": RESTARTING, "num_envs": 3, "seed_every_episode": True}, "by=slot"),
     ],
 )
 def test_whether_seeds_hang_on_lanes_is_told(fields: dict[str, Any], rule: str) -> None:

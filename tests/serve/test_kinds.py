@@ -43,6 +43,11 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "every kind of space": (lambda: toy(env="kitchen"), kitchen, {"base_seed": 3}),
     "lanes": (lambda: [toy() for _ in range(3)], counter, {"base_seed": 3}),
     "a lockstep vector": (lambda: vector(AutoresetMode.NEXT_STEP), counter, {}),
+    "one that is seeded anew": (
+        lambda: vector(AutoresetMode.NEXT_STEP),
+        counter,
+        {"seed_every_episode": True, "base_seed": 3},
+    ),
     "a vector that waits for resets": (lambda: vector(AutoresetMode.DISABLED), counter, {"partial_reset": True}),
 }
 
@@ -75,7 +80,6 @@ async def test_rows_of_a_vector_are_reset_by_name() -> None:
 async def test_a_vector_that_restarts_in_the_next_step() -> None:
     async with asked(vector(AutoresetMode.NEXT_STEP, 2)) as (wire, _):
         await wire.ask(reset("a", "b"))
-        assert failed(await wire.ask(reset("c", lanes=[0]))) == ("UNSUPPORTED", True)
         replies = [await wire.ask(ids(step(1, 1), "a", "b")) for _ in range(2)]
         assert told(replies[1]) == [("a", 0, None, 2, 2.2, True, False)]
         rolled = await wire.ask(ids(step(1, 1), "a2", "b"))
@@ -84,6 +88,17 @@ async def test_a_vector_that_restarts_in_the_next_step() -> None:
         await wire.ask(ids(step(1, 1), "a2", "b2"))
         (record,) = told(await wire.ask(ids(step(1, 1), "a2", "b2")))
         assert record[:4] == ("a2", 0, None, 2)
+
+
+async def test_one_of_its_lanes_that_is_reset_after_its_end_does_not_restart_again() -> None:
+    async with asked(vector(AutoresetMode.NEXT_STEP, 2)) as (wire, _):
+        await wire.ask(reset("a", "b"))
+        await wire.ask(ids(step(1, 1), "a", "b"))
+        assert told(await wire.ask(ids(step(1, 1), "a", "b")))[0][0] == "a"
+        assert clocks(await wire.ask(reset("c", lanes=[0], seeds=[9]))) == [0]
+        after = await wire.ask(ids(step(1, 1), "c", "b"))
+        assert (clocks(after), list(after.step.rewards)) == ([1, 3], [1.1, 1.1])
+        assert told(await wire.ask(ids(step(1, 1), "c", "b2"))) == [("c", 0, 9, 2, 2.2, True, False)]
 
 
 def ids(request: pb.JoinRequest, *episode_ids: str) -> pb.JoinRequest:
@@ -95,6 +110,7 @@ async def test_a_vector_that_restarts_in_the_same_step_shows_what_was_last() -> 
     async with asked(vector(AutoresetMode.SAME_STEP, 2)) as (wire, server):
         assert server.contract.autoreset_mode == 2
         await wire.ask(reset("a", "b", seeds=[4, 5]))
+        assert failed(await wire.ask(reset("c", lanes=[0]))) == ("UNSUPPORTED", True)
         await wire.ask(ids(step(1, 1), "a", "b"))
         done = await wire.ask(ids(step(1, 2), "a", "b"))
         assert clocks(done) == [0, 2]

@@ -50,7 +50,7 @@ async def shake(address: str, generation: str) -> pb.HandshakeResponse:
     ("source", "offers"),
     [
         (toy, {"subset_step": "true"}),
-        (lambda: vector(AutoresetMode.NEXT_STEP), {}),
+        (lambda: vector(AutoresetMode.NEXT_STEP), {"rlmesh_trio.named_resets.v1": "true"}),
         (lambda: vector(AutoresetMode.SAME_STEP), {}),
         (lambda: vector(AutoresetMode.DISABLED), {"rlmesh_trio.named_resets.v1": "true"}),
     ],
