@@ -10,15 +10,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
 
+from rlmesh_trio.endpoints.env import Env
 from rlmesh_trio.engine.session import Session
 from rlmesh_trio.engine.streams import EventStream
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.events import Event
+from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.report import Report
 from rlmesh_trio.testing.schedule import Stalled, run_virtual
 from rlmesh_trio.testing.world_env import ReconnectableEnv, SimulatedEnv, unix_ns
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
 
     from rlmesh_trio.testing.world import World
 
-__all__ = ("Census", "Outcome", "run_world")
+__all__ = ("Census", "Outcome", "Watch", "run_world")
+
+Watch: TypeAlias = "Callable[[Env, Hooks | None], tuple[Env, Hooks | None]]"
 
 _FILES: Final = "/proc/self/fd"
 _MOST_STEPS: Final = 30_000
@@ -87,8 +91,11 @@ class Outcome:
     log: list[str] = attrs.field(factory=list[str])
 
 
-def run_world(world: World) -> Outcome:
-    """Run *world* in virtual time, with its own task order."""
+def run_world(world: World, watch: Watch | None = None) -> Outcome:
+    """Run *world* in virtual time, with its own task order.
+
+    *watch* makes of the env and the hooks that the session would get those it gets.
+    """
     source = random.Random(world.seed)
     mishaps = Mishaps(world.troubles)
     network, plan = world.network, world.session
@@ -114,7 +121,8 @@ def run_world(world: World) -> Outcome:
         outcome.events = hooks.events
     with _logged(outcome.log):
         try:
-            run_virtual(world.schedule, partial(_play, outcome, hooks, source), end=world.patience + _READING)
+            play = partial(_play, outcome, *(watch or _unwatched)(env, hooks), source)
+            run_virtual(world.schedule, play, end=world.patience + _READING)
         except Stalled as stalled:
             outcome.hang = str(stalled)
     return outcome
@@ -126,12 +134,16 @@ def _scheduler(name: str, groups: int, mishaps: Mishaps) -> PlannedScheduler | N
     return PlannedScheduler(PLANS[name], groups, mishaps) if name in PLANS else None
 
 
-async def _play(outcome: Outcome, hooks: PlannedHooks | None, source: random.Random) -> None:
+def _unwatched(env: Env, hooks: Hooks | None) -> tuple[Env, Hooks | None]:
+    return env, hooks
+
+
+async def _play(outcome: Outcome, env: Env, hooks: Hooks | None, source: random.Random) -> None:
     world = outcome.world
     outcome.before = Census.take()
     session = Session(
         world.spec,
-        outcome.env,
+        env,
         outcome.model,
         hooks=hooks,
         scheduler=outcome.scheduler,

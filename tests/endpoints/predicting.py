@@ -56,9 +56,14 @@ def spec_for(observation: gymnasium.Space[Any] = OBSERVATION, action: gymnasium.
 
 @asynccontextmanager
 async def asking(
-    policy: object, *, horizon: int = 1, where: Where = "inline", spec: SessionSpec | None = None
+    policy: object,
+    *,
+    horizon: int = 1,
+    where: Where = "inline",
+    spec: SessionSpec | None = None,
+    fixed_batch: bool = False,
 ) -> AsyncGenerator[Asking]:
     spec = spec or spec_for()
-    async with open_local_model(policy, where=where) as model:
+    async with open_local_model(policy, where=where, fixed_batch=fixed_batch) as model:
         await model.resolve(spec, execution_horizon=horizon)
         yield Asking(model, spec)

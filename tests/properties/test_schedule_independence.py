@@ -9,8 +9,9 @@ import pytest
 from rlmesh_trio.testing.schedule import real_time_limit
 from rlmesh_trio.testing.world import World
 from rlmesh_trio.testing.world_checks import violations
-from rlmesh_trio.testing.world_expected import expected
+from rlmesh_trio.testing.world_expected import expected, is_determined
 from rlmesh_trio.testing.world_plan import Delays, EnvPlan, ModelPlan, NetworkPlan, SessionPlan
+from tests.properties.world_roots import root_of
 
 EPISODES = 17
 HORIZONS = [(1, 0, False), (3, 0, False), (3, 1, False), (3, 2, True), (2, 3, True)]
@@ -72,6 +73,40 @@ def results(world: World) -> list[Result]:
         )
         for one in sorted(outcome.report.episodes, key=lambda one: one.episode_index)
     ]
+
+
+def is_repeatable(world: World) -> bool:
+    """Whether time decides nothing of what *world* plays: not even which lane, where that matters."""
+    is_disturbed = world.troubles or world.cancellation or world.network.env_lost_at or world.network.model_lost_at
+    is_bounded = world.session.budget is not None and world.env.longest is not None
+    return not is_disturbed and is_bounded and is_determined(world) and (world.seeds_by_slot or world.groups == 1)
+
+
+REPEATABLE = [seed for seed in range(400) if is_repeatable(World.from_seed(seed))]
+
+
+@pytest.mark.parametrize("seed", REPEATABLE[:16])
+def test_a_drawn_world_has_one_root_for_twenty_schedules(seed: int) -> None:
+    world = World.from_seed(seed)
+    roots = {root_of(attrs.evolve(world, schedule=schedule, seed=schedule)) for schedule in range(20)}
+    assert len(roots) == 1, world
+
+
+@pytest.mark.parametrize(("chunk", "lead"), [(1, 0), (3, 1)])
+def test_lanes_and_batches_and_twenty_schedules_give_one_root(chunk: int, lead: int) -> None:
+    world = base(chunk, lead, history=False)
+    worlds = [rescheduled(world, (1, 2, 7, 16)[number % 4], number) for number in range(20)]
+    assert {root_of(other) for other in worlds} == {root_of(world)}
+
+
+def test_worlds_have_roots_of_their_own() -> None:
+    world = base(3, 0, history=False)
+    others = [
+        attrs.evolve(world, session=attrs.evolve(world.session, base_seed=43)),
+        attrs.evolve(world, model=attrs.evolve(world.model, salt=1)),
+        attrs.evolve(world, env=attrs.evolve(world.env, salt=1)),
+    ]
+    assert len({root_of(one) for one in (world, *others)}) == 4
 
 
 horizons = pytest.mark.parametrize(("chunk", "lead", "history"), HORIZONS)
