@@ -30,6 +30,9 @@ PURE_MODULES = {
 }
 PURE_PACKAGES = ("rlmesh_trio.wire", "rlmesh_trio.spaces")
 IMPURE = {"trio", "asyncio", "socket", "time", "random", "grpclib", "trio_asyncio", "outcome", "threading", "selectors"}
+CHANCE = {"random", "secrets", "time", "uuid", "uuid_utils"}
+STOPWATCH = "time.perf_counter_ns"  # It measures and decides nothing.
+CHANCE_BY_DEFAULT = {"rlmesh_trio.engine.session": {"time", "uuid_utils"}}  # Ids and wall-clock times are handed in.
 ASYNCIO_WORLD = {"asyncio", "grpclib", "trio_asyncio"}
 ASYNCIO_PACKAGES = ("rlmesh_trio.transport", "rlmesh_trio.serve")
 
@@ -165,6 +168,14 @@ def test_the_engine_knows_endpoints_by_their_protocols_only(source: Source) -> N
         assert endpoints <= {"rlmesh_trio.endpoints.env", "rlmesh_trio.endpoints.model"}
         assert not any(within(name, "rlmesh_trio.transport", "rlmesh_trio.wire") for name in source.own_modules())
         assert "rlmesh_trio" not in source.own_modules(), "the package's front door leads to the endpoints"
+
+
+@each_source
+def test_the_engine_draws_no_numbers_ids_or_times_of_its_own(source: Source) -> None:
+    if within(source.name, "rlmesh_trio.engine"):
+        drawn = {name for name in source.imports() if name.partition(".")[0] in CHANCE and name != STOPWATCH}
+        assert drawn <= CHANCE_BY_DEFAULT.get(source.name, set())
+        assert not any(within(name, "numpy.random", "os.urandom") for name in source.imports())
 
 
 @each_source

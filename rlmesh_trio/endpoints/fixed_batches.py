@@ -4,6 +4,7 @@ A product of matrices may be computed in another way, and rounded otherwise, whe
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from rlmesh_trio.endpoints.policy_forms import Batch, BatchForm, Form
@@ -36,7 +37,7 @@ class FixedBatches:
         """The batch of *requests*, its observation the whole one."""
         rows = [len(request.episode_info) for request in requests]
         missing = max(0, self._width - sum(rows))
-        return Batch(requests, rows, sum(rows), self._form.decode([*requests, *requests[-1:] * missing]))
+        return Batch(requests, rows, sum(rows), self._form.decode([*requests, *repeat(requests[-1], missing)]))
 
     def call(self, batch: Batch) -> Any:
         """One call for the whole batch."""

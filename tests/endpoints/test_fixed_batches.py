@@ -98,7 +98,10 @@ async def test_what_does_not_decode_leaves_a_full_batch_of_the_others() -> None:
 
 
 async def test_too_few_answers_are_counted_in_the_full_batch() -> None:
-    async with asking(lambda rows: rows[:2, 0].astype(np.int64), spec=SPEC, fixed_batch=True) as ask:
+    def forgetful(rows: Any) -> Any:
+        return rows[:2, 0].astype(np.int64)
+
+    async with asking(forgetful, spec=SPEC, fixed_batch=True) as ask:
         (reply,) = await ask.model.predict_group(requests(ask, 1))
     assert isinstance(reply, EndpointError)
     assert reply.message == "predict_grouped returned fewer results than prepared groups"

@@ -1,10 +1,11 @@
 """What a row may draw hangs on its episode's seed, its step and a name, and on nothing else."""
 
 from itertools import combinations
+from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils import seeding
 
 from rlmesh_trio.endpoints.policy_forms import EpisodeContext
 
@@ -29,7 +30,7 @@ def test_seeds_steps_and_names_have_streams_of_their_own() -> None:
 
 
 def test_a_policy_does_not_draw_what_the_env_draws() -> None:
-    env, _ = gymnasium.utils.seeding.np_random(7)
+    env: Any = seeding.np_random(7)[0]
     assert set(env.integers(2**63, size=100).tolist()).isdisjoint(drawn(7, 0))
 
 

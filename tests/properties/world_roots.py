@@ -35,10 +35,10 @@ class _Once:
         self._ask = ask
         self.reply = EnvReply()
 
-    async def reset(self, _: ResetRequest) -> EnvReply:
+    async def reset(self, request: ResetRequest) -> EnvReply:
         return await self._answer()
 
-    async def step(self, _: Leaves, __: StepTarget) -> EnvReply:
+    async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
         return await self._answer()
 
     async def close(self) -> None:
