@@ -281,11 +281,13 @@ class SessionSpec:
         if self.driver_owns_resets:
             return
         if self.episode_seeds:
-            raise InvalidSpec("episode_seeds requires an env with autoreset disabled")
+            raise InvalidSpec("episode_seeds requires an env with autoreset disabled, or seed_every_episode")
         if self.trial_index_base:
-            raise InvalidSpec("trial_index_base requires an env with autoreset disabled")
+            raise InvalidSpec("trial_index_base requires an env with autoreset disabled, or seed_every_episode")
         if self.max_episode_steps is not None or self.max_episode_seconds is not None:
-            raise InvalidSpec("max_episode_steps / max_episode_seconds require an env with autoreset disabled")
+            raise InvalidSpec(
+                "max_episode_steps / max_episode_seconds require an env with autoreset disabled, or seed_every_episode"
+            )
 
     def _validate_autoreset(self) -> None:
         mode = self.env_contract.autoreset_mode
@@ -321,7 +323,10 @@ class SessionSpec:
     def _validate_partial_reset(self) -> None:
         mode = AutoresetMode(self.env_contract.autoreset_mode)
         if mode != AutoresetMode.DISABLED:
-            raise InvalidSpec(f"partial_reset needs an env with DISABLED autoreset; this one declares {mode.name}")
+            raise InvalidSpec(
+                f"partial_reset needs an env with DISABLED autoreset; this one declares {mode.name}. A gymnasium "
+                "vector env has it when it is made with AutoresetMode.DISABLED"
+            )
         if self.num_envs == 1:
             raise InvalidSpec("partial_reset needs a vector env; a single lane is reset whole anyway")
         if self.subset_step:
@@ -344,12 +349,12 @@ class SessionSpec:
         if not self.driver_owns_resets:
             raise InvalidSpec(
                 "finished does not go with base_seed on an env that restarts its lanes itself: it would play the same "
-                "first episodes again"
+                "first episodes again; seed_every_episode gives each its own"
             )
         if not self.seeds_by_slot:
             raise InvalidSpec(
                 "finished does not go with base_seed on a lockstep vector: its seeds depend on when a lane was reset; "
-                "give episode_seeds"
+                "give episode_seeds, or ask for seed_every_episode"
             )
 
     def _validate_wire_form(self) -> None:
