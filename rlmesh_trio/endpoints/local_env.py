@@ -107,6 +107,7 @@ class LocalEnv:
         self.resets_named_lanes = workers[0].resets_named_lanes
         self.ceiling: PeerCeiling | None = None
         self.closed = False
+        self._reset_whole = False
         self._workers = workers
         self._all_lanes = tuple(range(contract.num_envs))
         action_space = cast("ValueSpace", contract.action_space)
@@ -130,6 +131,7 @@ class LocalEnv:
         else:
             worker = self._workers[lanes[0] if self.subset_step else 0]
             reply = await worker.reset(request.seeds, request.options)
+            self._reset_whole = True
         self._accounts.start(lanes, seeds, episode_ids)
         return EnvReply(
             reply.observation,
@@ -140,6 +142,10 @@ class LocalEnv:
 
     async def _reset_some(self, lanes: Sequence[int], seeds: Sequence[int], options: Metadata | None) -> HostReply:
         """Reset *lanes* of a lockstep vector; the observation's rows are theirs, the infos the whole vector's."""
+        if not self._reset_whole:
+            raise EndpointError(
+                "INVALID_ACTION", "a vector env has to be reset whole before some of its lanes are", True
+            )
         width = len(self._all_lanes)
         reply = await self._workers[0].reset(*only_lanes(lanes, width, seeds, options))
         rows = self._observations.split(reply.observation, [1] * width)

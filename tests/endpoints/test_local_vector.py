@@ -1,6 +1,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -89,11 +90,22 @@ async def test_seeds_must_fit_the_width(seeds: tuple[int, ...]) -> None:
 
 
 async def test_lanes_of_a_lockstep_vector_have_no_names() -> None:
-    async with open_local_env(vector()) as env:
+    own = gymnasium.make_vec("CartPole-v1", 3, gymnasium.VectorizeMode.VECTOR_ENTRY_POINT)
+    async with open_local_env(own) as env:
         for ask in (start(env, 1), env.step(discrete(0), at(1))):
             with pytest.raises(EndpointError, match="env_indices") as caught:
                 await ask
             assert (caught.value.code, caught.value.recoverable) == ("UNSUPPORTED", True)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+async def test_a_vector_is_reset_whole_before_some_of_its_lanes_are(mode: AutoresetMode) -> None:
+    async with open_local_env(vector(3, mode)) as env:
+        with pytest.raises(EndpointError, match="has to be reset whole before some of its lanes are") as caught:
+            await start(env, 1)
+        assert (caught.value.code, caught.value.recoverable) == ("INVALID_ACTION", True)
+        await start(env)
+        assert observed(env, await start(env, 1), 1).tolist() == [[0, -1, 1]]
 
 
 async def test_a_wrong_batch_is_refused() -> None:
