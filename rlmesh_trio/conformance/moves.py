@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 from rlmesh_trio.conformance.raw_stream import Leaving
 from rlmesh_trio.conformance.registry import Facts
+from rlmesh_trio.transport.handshake import NAMED_RESETS
 
 __all__ = (
     "LEAF_FLAWS",
@@ -156,7 +157,9 @@ def _named(facts: Facts) -> SearchStrategy[tuple[int, ...]]:
 
 def unsupported_moves(facts: Facts) -> tuple[Move, ...]:
     """Requests for what a server of this contract does not offer."""
-    named = () if facts.subset_step else (Move("step", (0,)), Move("reset", (0,)))
+    named = () if facts.subset_step else (Move("step", (0,)),)
+    if not facts.subset_step and NAMED_RESETS not in facts.capabilities:
+        named += (Move("reset", (0,)),)
     two = (Move("render", (0, 1)),) if facts.contract.num_envs > 1 else ()
     return (Move("empty"), Move("unknown"), *named, *two)
 

@@ -23,6 +23,7 @@ from rlmesh_trio.conformance.requests import request_bytes
 from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.spaces import codec_for, space_from_gymnasium
+from rlmesh_trio.transport.handshake import NAMED_RESETS
 from tests.spaces.strategies import any_spaces
 from tests.wire.oracle import google_parses
 
@@ -128,3 +129,5 @@ def test_what_is_not_offered_depends_on_the_contract() -> None:
     assert list(map(str, unsupported_moves(facts))) == ["empty", "unknown"]
     wide = attrs.evolve(facts, contract=EnvContract(num_envs=2), subset_step=False)
     assert set(map(str, unsupported_moves(wide))) == {"empty", "unknown", "step @0", "reset @0", "render @0,1"}
+    able = attrs.evolve(wide, capabilities=frozenset({NAMED_RESETS}))
+    assert set(map(str, unsupported_moves(wide))) - set(map(str, unsupported_moves(able))) == {"reset @0"}
