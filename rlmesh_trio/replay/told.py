@@ -1,6 +1,6 @@
 """A comparison of two recordings told: to people in plain text that fits a screen, to programs as a document. Pure.
 
-Of the text the first line says whether all is equal. An episode that differs takes at most seven lines; the first few
+Of the text the first line says whether all is equal. An episode that differs takes at most six lines; the first few
 are told, and the others counted.
 
 The document is what JSON can hold. JSON has no NaN and no infinities: such a number is written as the text ``"NaN"``,
@@ -18,7 +18,14 @@ from rlmesh_trio.replay.findings import Comparison, Divergence, LeafDifference, 
 from rlmesh_trio.replay.returns import ReturnsCompared, SignTest
 from rlmesh_trio.replay.shapes import shape_sentence
 
-__all__ = ("comparison_document", "comparison_lines", "returns_document", "returns_lines")
+__all__ = (
+    "comparison_document",
+    "comparison_lines",
+    "divergence_document",
+    "leaf_line",
+    "returns_document",
+    "returns_lines",
+)
 
 _FLOATS: Final = {6: np.float16, 10: np.float32, 18: np.float64}
 _FEW_LEAVES: Final = 6
@@ -31,11 +38,10 @@ _FLAGS: Final = {"terminated": "flags", "truncated": "flags"}
 _NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
-def comparison_lines(comparison: Comparison, *, mode: str = "", again: str = "", episodes: int = 3) -> list[str]:
+def comparison_lines(comparison: Comparison, *, mode: str = "", episodes: int = 3) -> list[str]:
     """Tell *comparison*: at most *episodes* of those that differ, in full.
 
-    *mode* says how ``now`` came about, as in ``mode (ii)``. *again* is the command that plays the recording again, to
-    which the episode and the step are added.
+    *mode* says how ``now`` came about, as in ``mode (ii)``.
     """
     lines = list(_contract_lines(comparison))
     lines += _missing_lines(comparison)
@@ -48,7 +54,7 @@ def comparison_lines(comparison: Comparison, *, mode: str = "", again: str = "",
     elif not past:
         lines.append(f"otherwise equal: {_extent(comparison)}")
     for divergence in past[:episodes]:
-        lines += _divergence_lines(divergence, comparison, mode, again)
+        lines += _divergence_lines(divergence, comparison, mode)
     if len(past) > episodes:
         others = [divergence.ordinal for divergence in past[episodes:]]
         lines.append(f"and {_count(len(others), 'more episode')} that differ: {_ranges(others)}")
@@ -94,24 +100,23 @@ def _extent(comparison: Comparison) -> str:
     return f"{_count(comparison.compared, 'episode')}, {_count(comparison.steps, 'step')}"
 
 
-def _divergence_lines(divergence: Divergence, comparison: Comparison, mode: str, again: str) -> Iterator[str]:
+def _divergence_lines(divergence: Divergence, comparison: Comparison, mode: str) -> Iterator[str]:
     first, beyond = divergence.first, divergence.beyond
     assert beyond is not None
     total = comparison.compared + len(comparison.missing)
-    head = ["DIVERGED", *([mode] if mode else []), f"episode {divergence.ordinal} of {total}"]
+    of_all = f" of {total}" if divergence.ordinal <= total else ""
+    head = ["DIVERGED", *([mode] if mode else []), f"episode {divergence.ordinal}{of_all}"]
     if divergence.seed is not None:
         head[-1] += f" (seed {divergence.seed})"
     head.append(f"{_place(beyond.step)} of {divergence.steps[0]}")
     head.append(f"{_count(divergence.equal_before, 'episode')} before it equal")
     yield "  ".join(head)
-    yield f"  {_leaf(beyond.leaves[0] if beyond is first else _worst(beyond))}"
+    yield f"  {leaf_line(beyond.leaves[0] if beyond is first else _worst(beyond))}"
     yield f"  leaves that differ here: {_here(beyond)}"
     if first is not beyond and (first.step, first.tolerated) != (beyond.step, False):
         yield f"  before it, within {comparison.tolerance}: from {_place(first.step)} on, {_short(first.leaves[0])}"
     yield f"  after it: {', '.join(_after(divergence))}"
     yield f"  shape: {shape_sentence(divergence)}"
-    if again:
-        yield f"  next: {again} --episode {divergence.ordinal} --until {max(1, beyond.step)} --level full"
 
 
 def _worst(step: StepDifference) -> LeafDifference:
@@ -123,17 +128,14 @@ def _place(step: int) -> str:
     return f"step {step}" if step else "step 0 (the reset)"
 
 
-def _leaf(leaf: LeafDifference) -> str:
-    """One leaf with both values."""
+def leaf_line(leaf: LeafDifference, *, sides: tuple[str, str] = ("recorded", "now")) -> str:
+    """One leaf with the values of both *sides*."""
     what = f"leaf {leaf.path}" + (f"  index [{', '.join(map(str, leaf.index))}]" if leaf.index else "")
     if leaf.values is None:
         return f"{what}   another digest; its values are not recorded on both sides, which takes level full"
-    sides = [
-        f"{name} {_value(value, bits)}"
-        for name, value, bits in zip(("recorded", "now"), leaf.values, leaf.bits, strict=True)
-    ]
+    told = [f"{name} {_value(value, bits)}" for name, value, bits in zip(sides, leaf.values, leaf.bits, strict=True)]
     apart = ", ".join(_apart(leaf))
-    return "   ".join([what, *sides, *([apart] if apart else [])])
+    return "   ".join([what, *told, *([apart] if apart else [])])
 
 
 def _value(value: object, bits: str) -> str:
@@ -274,11 +276,12 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """All of *comparison*, field by field, with ``equal``, and of each divergence ``told``: what its shape says."""
     document = _plain_fields(comparison)
     document["equal"] = comparison.equal
-    document["divergences"] = [_divergence(divergence) for divergence in comparison.divergences]
+    document["divergences"] = [divergence_document(divergence) for divergence in comparison.divergences]
     return document
 
 
-def _divergence(divergence: Divergence) -> dict[str, Any]:
+def divergence_document(divergence: Divergence) -> dict[str, Any]:
+    """All of *divergence*, field by field, with ``told``: what its shape says."""
     return _plain_fields(divergence) | {"told": shape_sentence(divergence)}
 
 

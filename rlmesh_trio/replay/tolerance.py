@@ -52,7 +52,7 @@ class Allowance:
         with np.errstate(invalid="ignore"):
             apart = np.abs(first - second)
             allowed = np.maximum(self.absolute, self.relative * np.maximum(np.abs(first), np.abs(second)))
-            return np.asarray(np.isfinite(first) & np.isfinite(second) & (apart <= allowed) & (not self.ulps))
+            return np.asarray(np.isfinite(first) & np.isfinite(second) & (apart <= allowed))
 
     def __str__(self) -> str:
         if self.ulps:

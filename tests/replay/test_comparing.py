@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.recording import Header, RecordingWriter, open_recording
+from rlmesh_trio.recording import Header, RecordingWriter, Row, open_recording
 from rlmesh_trio.recording.container import Container
+from rlmesh_trio.recording.records import EndKind
 from rlmesh_trio.replay.comparing import compare
-from rlmesh_trio.replay.tolerance import parse_tolerance
+from rlmesh_trio.replay.steps import Seen, StepComparison
+from rlmesh_trio.replay.tolerance import Tolerance, parse_tolerance
 from tests.recording.plays import DICT, Op, contract_of, episodes, plays, record, recorded
 from tests.replay.runs import changed, compared, dealt, episode, header, nudged, opened, planted, run, seen
 
@@ -92,6 +94,7 @@ def test_whatever_happened_is_equal_to_itself(play: tuple[int, list[Op]], level:
         (0, {"seeds": (5,)}, "seed", "seed", (1002, 5)),
         (0, {"infos": {"mass": 2.5}}, "info", "info.mass", (1.5, 2.5)),
         (0, {"infos": {}}, "info", "info.mass", (1.5, "nothing")),
+        (0, {"infos": None}, "info", "info.mass", (1.5, "nothing")),
         (2, {"actions": (0,)}, "action", "action", (2, 0)),
         (2, {"rewards": (-0.0,)}, "reward", "reward", (0.5, -0.0)),
         (2, {"flags": (1,)}, "flag", "terminated", (False, True)),
@@ -319,3 +322,70 @@ def test_of_equal_episodes_nothing_is_read(tmp_path: Path, monkeypatch: pytest.M
         (found,) = compare(first, second).divergences
     assert (found.ordinal, found.first.step) == (200, 2)
     assert len(read) <= 4 + 2 * 3
+
+
+def test_roots_that_cover_other_leaves_say_nothing(tmp_path: Path) -> None:
+    place = spaces.Box(0, 9, (1,), np.float32)
+    contract = contract_of(1, spaces.Dict({"a": place, "b": place, "c": place}))
+    for name, values, unstable in (("x", (0, 1, 2), "$.a"), ("y", (1, 2, 0), "$.c")):
+        row = {key: np.array([value], np.float32) for key, value in zip("abc", values, strict=True)}
+        ops = [Op((0,), (row,), (1,), (7,), is_reset=True)]
+        recorded(tmp_path / name, ops, Header(contract=contract, unstable_leaves=(unstable,)), "full")
+    with open_recording(tmp_path / "x") as first, open_recording(tmp_path / "y") as second:
+        assert first.entries[1].root == second.entries[1].root
+        (found,) = compare(first, second).divergences
+    assert [leaf.path for leaf in found.first.leaves] == ["obs.b"]
+
+
+def test_equal_episodes_before_a_divergence_are_counted(tmp_path: Path) -> None:
+    after = run(5)
+    for ordinal in (2, 4):
+        after[ordinal - 1] = episode(ordinal, 5, seed=1)
+    found = compared(tmp_path, run(5), after)
+    assert [(each.ordinal, each.equal_before) for each in found.divergences] == [(2, 1), (4, 2)]
+
+
+@pytest.mark.parametrize(("end", "differs"), [("interrupted", False), ("terminated", True), ("capped", None)])
+def test_an_end_that_no_flag_tells_counts_unless_it_is_an_interruption(
+    end: EndKind, differs: bool | None, tmp_path: Path
+) -> None:
+    ends: dict[str, EndKind] = {"a": "capped", "b": end}
+    for name, kind in ends.items():
+        with RecordingWriter(tmp_path / name, header(), "full") as writer:
+            for op in episode(1, 5)[:4]:
+                record(writer, op)
+            writer.record_end(0, 1, kind)
+    with open_recording(tmp_path / "a") as first, open_recording(tmp_path / "b") as second:
+        found = compare(first, second)
+    assert [leaf.path for each in found.divergences for leaf in each.first.leaves] == ["end"] * (differs is True)
+    assert found.unfinished == ((1,) if differs is False else ())
+
+
+def test_a_step_is_counted_when_it_is_taken(tmp_path: Path) -> None:
+    before, after = run(1), run(1)
+    refused = attrs.evolve(before[0][3], rows=(), refused="BUSY")
+    before[0].insert(3, refused)
+    after[0].insert(3, refused)
+    after[0].insert(3, attrs.evolve(refused, refused=""))
+    assert compared(tmp_path, before, after).equal, "one was asked in vain as well, and that is nothing to compare"
+    after[0][5] = changed(after[0][5], "qvel", nudged(1, 0))
+    (found,) = compared(tmp_path, before, after).divergences
+    assert (found.first.step, found.first.leaves[0].path) == (3, "obs.qvel")
+    before[0][3] = attrs.evolve(refused, refused="OTHER")
+    (found,) = compared(tmp_path, before, after).divergences
+    assert (found.first.step, found.first.leaves[0].values) == (3, ("OTHER", "BUSY"))
+
+
+@pytest.mark.parametrize(
+    ("leaves", "part", "values"), [(0, "observation", ("something", "nothing")), (2, "observation", None)]
+)
+def test_an_observation_that_lacks_leaves_differs_as_a_whole(
+    leaves: int, part: str, values: tuple[str, str] | None
+) -> None:
+    by_step = StepComparison(header(), header(), Tolerance(), ())
+    sides = [Seen(Row(tick=1, lane=0, action=[b"1"], observation_digests=b"x" * 16 * count)) for count in (3, leaves)]
+    difference = by_step.difference(1, *sides)
+    assert difference is not None
+    (told,) = difference.leaves
+    assert (told.part, told.path) == (part, "obs")
+    assert (told.values and tuple(map(str, told.values))) == values
