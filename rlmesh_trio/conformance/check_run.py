@@ -20,7 +20,7 @@ from rlmesh_trio.conformance.registry import Check, Lab
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.search import Broken, Search, tries_for
 from rlmesh_trio.conformance.settings import Settings
-from rlmesh_trio.conformance.trimming import trimmed
+from rlmesh_trio.conformance.trimming import reseeded, trimmed
 from rlmesh_trio.conformance.verdicts import Evidence, Finding, Severity, VerdictName
 from rlmesh_trio.conformance.watching import Watcher
 from rlmesh_trio.errors import SessionError
@@ -128,7 +128,8 @@ class CheckRun:
             return None
         reason = None if self.settings.strict_server else self.known_fault(self.check.id, evidence.signature)
         if reason is not None:
-            blamed = attrs.evolve(evidence, blame="server")
+            # What it usually means was said of an env.
+            blamed = evidence if evidence.blame == "server" else attrs.evolve(evidence, blame="server", meaning="")
             self.known, self.known_reason = _smaller(self.known, case, blamed), reason
             return None
         if _RANKS[severity] < _RANKS[self.check.severity] and not self._counts_mild:
@@ -238,6 +239,9 @@ class CheckRun:
             with self._until(end):
                 broken.case, broken.evidence = await trimmed(broken.case, broken.evidence, self._breaks)
             self.shrink_seconds += trio.current_time() - started
+        if self.settings.shrink and isinstance(broken.case, Script) and broken.case.ops:
+            with self._until(end):
+                broken.case, broken.evidence = await reseeded(broken.case, broken.evidence, self._breaks)
         self.runs = self.tries = 0
         with self._until(end):
             await self.lab.leave()
