@@ -204,3 +204,9 @@ class Unloadable:
 
     def predict(self, observation: Vector) -> int:
         return 0
+
+
+class LongerWalk(Walk):
+    """Takes a step more."""
+
+    length = 5

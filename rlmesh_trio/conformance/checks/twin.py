@@ -80,7 +80,7 @@ def _scripts_for_both(facts: Facts) -> SearchStrategy[Script]:
     compares=True,
 )
 async def two_servers_agree(lab: Lab, script: Script) -> Evidence | None:
-    """Versions, languages and machines make no difference, or one that is told."""
+    """Play it on both, the second once more, and tell where they part: versions, languages, machines."""
     facts = lab.facts
     assert facts.other is not None
     labels = _labels(facts.name, facts.other.name)
