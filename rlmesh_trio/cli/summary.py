@@ -10,7 +10,7 @@ from rlmesh_trio.cli.statistics import Spread, lane_steps, spread_of, step_times
 from rlmesh_trio.recording.recorder import Recorder
 from rlmesh_trio.report import Incident, Report
 
-__all__ = ("print_rows", "recording_row", "summary_rows")
+__all__ = ("number_text", "print_rows", "recording_row", "spread_text", "summary_rows")
 
 _WIDTH = 80
 _ROOT_SHOWN = 12
