@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-__all__ = ("TEXT_WIDTH", "clipped", "labelled", "printable", "screen", "table")
+__all__ = ("TEXT_WIDTH", "clipped", "folded", "labelled", "printable", "screen", "table")
 
 TEXT_WIDTH = 80
 _INDENT = "  "
@@ -53,6 +53,14 @@ def clipped(text: str, width: int) -> str:
     """*text*, cut to *width* columns and marked where it was longer."""
     text = text.rstrip()
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def folded(line: str, width: int) -> list[str]:
+    """*line* in lines of at most *width* columns, the later ones indented further than the first."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(
+        line, max(20, width), subsequent_indent=indent + _INDENT * 2, break_on_hyphens=False, drop_whitespace=True
+    ) or [""]
 
 
 def printable(text: str) -> str:

@@ -15,6 +15,7 @@ from rlmesh_trio.cli.conform_again import replay_command, try_command
 from rlmesh_trio.cli.conform_catalogue import list_command, show_command
 from rlmesh_trio.cli.conform_reports import report_options, reporting_from
 from rlmesh_trio.cli.conform_settings import ProjectCommand, names, reset_option, settings_from, tolerance
+from rlmesh_trio.cli.default_command import DEFAULT_COMMAND, DefaultGroup
 from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.messages_shown import shown_messages
@@ -30,32 +31,19 @@ if TYPE_CHECKING:
 
 __all__ = ("conform_command",)
 
-_RUN = "run"
 _KIT_FAULT = 4
 _WRITING = 0.5
 """How long files may still be written once the time of a run is over, in seconds."""
 
 
-class _Conform(click.Group):
-    """A group whose first word may be a target: then all words are those of the command that tests it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the testing command first where no other is named."""
-        if args and args[0] not in self.commands:
-            args = [_RUN, *args]
-        return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The testing command's help: what is seen by who asks for the group's."""
-        self.commands[_RUN].format_help(ctx, formatter)
-
-
-@click.group("conform", cls=_Conform, short_help="Test whether an env server keeps its contract.", no_args_is_help=True)
+@click.group(
+    "conform", cls=DefaultGroup, short_help="Test whether an env server keeps its contract.", no_args_is_help=True
+)
 def conform_command() -> None:
     """Test env servers, or do something with what was found."""
 
 
-@conform_command.command(_RUN, cls=ProjectCommand, hidden=True)
+@conform_command.command(DEFAULT_COMMAND, cls=ProjectCommand, hidden=True)
 @click.argument("targets", metavar="TARGET…", nargs=-1, required=True)
 @click.option("--only", metavar="A,B", type=names, multiple=True, help="Only these families, checks or patterns.")
 @click.option("--skip", metavar="A,B", type=names, multiple=True, help="All but these.")

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import trio
 
@@ -15,7 +15,7 @@ from rlmesh_trio.events import EnvConnected, EpisodeCompleted, ModelConnected, S
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.report import EpisodeSummary
 
-__all__ = ("Progress", "draw_progress")
+__all__ = ("Drawable", "Progress", "draw_progress")
 
 _REDRAW_SECONDS = 0.2
 _RATE_SECONDS = 5.0
@@ -128,7 +128,29 @@ class Progress(Hooks):
         return "  ".join(parts)
 
 
-async def draw_progress(progress: Progress, stream: TextIO) -> None:
+class Drawable(Protocol):
+    """What can be drawn: ``done`` of ``total``, and a line of text."""
+
+    @property
+    def done(self) -> int:
+        """How much of ``total`` is done."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """How much there is to do."""
+        ...
+
+    def line(self) -> str:
+        """The figures in one line."""
+        ...
+
+    async def next_look(self) -> None:
+        """Return when the figures are worth another look."""
+        ...
+
+
+async def draw_progress(progress: Drawable, stream: TextIO) -> None:
     """Draw *progress* on the terminal *stream* until cancelled, and leave no trace of it."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
@@ -147,7 +169,7 @@ async def draw_progress(progress: Progress, stream: TextIO) -> None:
     with drawing:
         while True:
             await progress.next_look()
-            drawing.update(task, completed=progress.done, line=progress.line())
+            drawing.update(task, completed=progress.done, total=progress.total, line=progress.line())
             drawing.refresh()
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlmesh_trio.recording import Footer, Recording
     from rlmesh_trio.replay.tolerance import Tolerance
 
-__all__ = ("canon_command", "diff_command", "verify_command")
+__all__ = ("canon_command", "diff_command", "open_whole", "refuse", "verify_command")
 
 _UNLIKELY = 0.01
 
@@ -74,14 +74,15 @@ def canon_command(file: str, out: str) -> int:
     from rlmesh_trio.recording import canon
 
     try:
-        _open_whole(file).container.close()
+        open_whole(file).container.close()
         click.echo(canon(file, out).run_root.hex())
     except SessionError as refusal:
-        return _refuse(refusal)
+        return refuse(refusal)
     return 0
 
 
-def _open_whole(file: str) -> "Recording":
+def open_whole(file: str) -> "Recording":
+    """Open the recording *file*; raises :exc:`RecordingError` for a broken one, too."""
     from rlmesh_trio.recording import open_recording
 
     recording = open_recording(file)
@@ -91,7 +92,7 @@ def _open_whole(file: str) -> "Recording":
     return recording
 
 
-def _refuse(refusal: SessionError) -> int:
+def refuse(refusal: SessionError) -> int:
     """Tell *refusal*, and how a broken recording is made whole if it is one; the exit status."""
     from rlmesh_trio.recording import open_recording
 
@@ -147,14 +148,14 @@ def diff_command(
 
     try:
         tolerance = parse_tolerance(tolerances) if tolerances else None
-        with _open_whole(recorded) as before, _open_whole(now) as after:
+        with open_whole(recorded) as before, open_whole(now) as after:
             if not force and (status := _contract_told(before, after, as_json=as_json)):
                 return status
             if stats:
                 return _stats_told(before, after, as_json=as_json)
             return _difference_told(before, after, tolerance, ignored, as_json=as_json)
     except SessionError as refusal:
-        return _refuse(refusal)
+        return refuse(refusal)
 
 
 def _contract_told(before: "Recording", after: "Recording", *, as_json: bool) -> int:

@@ -68,9 +68,9 @@ async def play_actions(
             asked = RecordedEnv(env, writer, live.limits)
             if by_lane or in_lockstep:
                 wanted = None if episodes is None and until is None else ordinals
-                await TickPlay(recording, asked, writer).play(_last_tick(recording, wanted, until))
+                await TickPlay(recording, asked, writer, live.ended).play(_last_tick(recording, wanted, until))
             else:
-                play = EpisodePlay(recording, asked, writer, until=until)
+                play = EpisodePlay(recording, asked, writer, live.ended, until=until)
                 await play.play(ordinals, 1 if episodes is not None else width, named=width > 1)
             return writer.finish()
 

@@ -2,13 +2,15 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from rlmesh_trio.engine.seeds import slot_seed
 from rlmesh_trio.errors import EnvRpcError, OperationTimeout, SessionError
+from rlmesh_trio.events import EpisodeCompleted
+from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.observers.identity import UNDECISIVE
 from rlmesh_trio.one_call import open_run
 from rlmesh_trio.recording.reader import Recording
@@ -77,6 +79,7 @@ async def play_closed(
         open_model(),
         record=Record(out, level, header.unstable_leaves, header.ignored_infos, header.tolerance),
         limits=live.limits,
+        hooks=_Ended(live.ended),
         **chunks,
         **fields,
         **_budget(header, fields, wanted),
@@ -93,6 +96,16 @@ async def play_closed(
         raise recorder.failure
     assert recorder.footer is not None
     return recorder.footer
+
+
+class _Ended(Hooks):
+    """Calls *ended* after each episode."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+
+    async def episode_completed(self, event: EpisodeCompleted) -> None:  # noqa: ARG002
+        self._ended()
 
 
 def _settings(recording: Recording) -> tuple[dict[str, int], dict[str, Any]]:

@@ -4,7 +4,7 @@ Episodes are dealt to the lanes from one queue. One ends where the recording or 
 the next begins with its reset all the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 import trio
@@ -18,14 +18,24 @@ __all__ = ("EpisodePlay",)
 
 
 class EpisodePlay:
-    """Plays the episodes of *recording* on *env*, whose answers *writer* records; none past the step *until*."""
+    """Plays the episodes of *recording* on *env*, whose answers *writer* records; none past the step *until*.
+
+    *ended* is called when one is over.
+    """
 
     def __init__(
-        self, recording: Recording, env: RecordedEnv, writer: RecordingWriter, *, until: int | None = None
+        self,
+        recording: Recording,
+        env: RecordedEnv,
+        writer: RecordingWriter,
+        ended: Callable[[], None],
+        *,
+        until: int | None = None,
     ) -> None:
         self._recording = recording
         self._env = env
         self._writer = writer
+        self._ended = ended
         self._until = until
         self._failure: Exception | None = None
 
@@ -45,6 +55,7 @@ class EpisodePlay:
         try:
             for ordinal in queue:
                 await self._episode(lane, ordinal, (lane,) if named else ())
+                self._ended()
         except Exception as failure:
             self._failure = self._failure or failure
             others.cancel(reason="the play has ended")

@@ -36,17 +36,23 @@ OpenEnv = Callable[[int | None], AbstractAsyncContextManager[RunnableEnv]]
 OpenModel = Callable[[], AbstractAsyncContextManager[ResolvableModel]]
 
 
+def _nobody() -> None:
+    """Listens to nothing."""
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Live:
     """How the live side is opened, once for each play.
 
     ``env`` is called with the lanes that are wanted, ``None`` for the env's own width; an env that brings its own
-    may have others. ``limits`` are how long each operation may take.
+    may have others. ``limits`` are how long each operation may take. ``ended`` is called when an episode of a play is
+    over.
     """
 
     env: OpenEnv | None = None
     model: OpenModel | None = None
     limits: Limits = Limits()  # noqa: RUF009 - frozen
+    ended: Callable[[], None] = _nobody
 
     def env_for(self, what: str) -> OpenEnv:
         """How to open the env; raises :exc:`NotReplayable` when there is none for *what*."""

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -81,7 +81,7 @@ async def play_observations(
         manner = _Manner(batches == "single" or not told, not told, lead, model.wants_history())
         try:
             with RecordingWriter(out, replay_header(header, model=model), "full") as writer:
-                await _Play(recording, writer, spec, asked, wanted, manner).run()
+                await _Play(recording, writer, spec, asked, wanted, manner).run(live.ended)
                 return writer.finish()
         finally:
             await asked.release()
@@ -148,8 +148,8 @@ class _Play:
             recording, lead=manner.lead, history=manner.history, new_id=new_episode_id, ended=model.end
         )
 
-    async def run(self) -> None:
-        """Play the whole recording."""
+    async def run(self, ended: Callable[[], None]) -> None:
+        """Play the whole recording; *ended* is called where an episode is over."""
         for entry in self._recording:
             match entry:
                 case Tick():
@@ -160,6 +160,7 @@ class _Play:
                     self._groups.follow(entry)
                     if entry.end == "capped":
                         self._writer.record_end(entry.lane, entry.ordinal, "capped")
+                    ended()
                 case Decision(what=Batch() as batch):
                     await self._batch(batch)
                 case _:

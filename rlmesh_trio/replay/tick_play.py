@@ -5,7 +5,7 @@ one did not is not stepped again on those lanes until they are reset. Where an e
 where the recorded one did, what it plays there is none of the recorded episodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -21,12 +21,18 @@ __all__ = ("TickPlay",)
 
 
 class TickPlay:
-    """Plays the ticks of *recording* on *env*, of as many lanes, whose answers *writer* records."""
+    """Plays the ticks of *recording* on *env*, of as many lanes, whose answers *writer* records.
 
-    def __init__(self, recording: Recording, env: RecordedEnv, writer: RecordingWriter) -> None:
+    *ended* is called where a recorded episode is over.
+    """
+
+    def __init__(
+        self, recording: Recording, env: RecordedEnv, writer: RecordingWriter, ended: Callable[[], None]
+    ) -> None:
         self._recording = recording
         self._env = env
         self._writer = writer
+        self._ended = ended
         contract = recording.header.contract
         self._everyone = tuple(range(max(1, contract.num_envs)))
         self._mode = contract.autoreset_mode
@@ -47,8 +53,10 @@ class TickPlay:
                 # What was never answered is not asked again: there is nothing to compare an answer with.
                 if entry.reply is not None or entry.error is not None:
                     await self._tick(entry)
-            elif isinstance(entry, Episode) and entry.end == "capped":
-                self._writer.record_end(entry.lane, entry.ordinal, "capped")
+            elif isinstance(entry, Episode):
+                if entry.end == "capped":
+                    self._writer.record_end(entry.lane, entry.ordinal, "capped")
+                self._ended()
 
     async def _tick(self, tick: Tick) -> None:
         if tick.reset is not None:
