@@ -11,7 +11,7 @@ from rlmesh_trio.conformance.registry import Facts
 from rlmesh_trio.conformance.scripts import Reset, Script, Step, Wait
 from rlmesh_trio.conformance.trace_recording import record_traces
 from rlmesh_trio.endpoints.local_env import open_local_env
-from rlmesh_trio.errors import EnvRpcError
+from rlmesh_trio.errors import EnvRpcError, OperationTimeout
 from rlmesh_trio.recording import RecordingError, open_recording, verify
 from rlmesh_trio.replay.actions import play_actions
 from rlmesh_trio.replay.errors import ContractChanged, NotReplayable
@@ -19,6 +19,7 @@ from rlmesh_trio.replay.live import Live
 from rlmesh_trio.testing import Fail, Fault, Hang
 from rlmesh_trio.testing.faults import Operation
 from tests.replay.playing import (
+    QUICK,
     Drift,
     Resolved,
     Scripted,
@@ -108,15 +109,16 @@ async def test_a_vector_whose_lanes_are_reset_by_name(tmp_path: Path) -> None:
         await acted(tmp_path / "d", tmp_path / "e", live(whole), force=True)
 
 
-async def test_a_lane_that_restarts_elsewhere_plays_none_of_the_recorded_episodes(tmp_path: Path) -> None:
-    def longer(env: Drift) -> None:
-        if env.seed == LONG:
-            env.length = 12
+def lengthen(env: Drift) -> None:
+    env.length = 12
 
+
+async def test_a_lane_that_restarts_elsewhere_plays_none_of_the_recorded_episodes(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     await record(a, vector, base_seed=3, episode_seeds=())
-    LONG = rows(a, 2)[0].reset.seeds[0]  # type: ignore[union-attr]  # noqa: N806
-    await acted(a, b, live(lambda: vector(longer)))
+    begun = rows(a, 2)[0].reset
+    assert begun is not None
+    await acted(a, b, live(lambda: vector(at(begun.seeds[0] - 100, 1, lengthen))))
     found = judged(a, b)
     assert [each.ordinal for each in found.divergences] == [2]
     assert found.missing
@@ -189,14 +191,29 @@ async def test_a_lost_connection_ends_the_play(lanes: int, tmp_path: Path) -> No
     assert ordinals(b) == [1, 2, 3, 4][: max(2, lanes)]
 
 
-async def test_what_was_interrupted_is_played_as_far_as_it_was_answered(tmp_path: Path) -> None:
+async def test_what_was_never_answered_is_not_asked_again(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    with trio.CancelScope() as scope:
-        await record(a, lambda: Drift(at(3, 2, lambda _: scope.cancel())))
-    await acted(a, b, live())
+    with pytest.raises(OperationTimeout):
+        await record_scripted(a, Scripted(4, faults=[Fault("step", Hang(), 6)]), Resolved(), limits=QUICK)
+    assert not rows(a, 2)[-1].answered
+    await acted(a, b, scripted(Scripted(4)))
     found = judged(a, b)
-    assert found.compared == 3
+    assert found.compared == 2
     assert found.run_roots[0] == found.run_roots[1]
+
+
+async def test_lanes_that_failed_are_not_stepped_until_they_are_reset(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    await record(a, vector, base_seed=3, episode_seeds=())
+    begun = rows(a, 2)[0].reset
+    assert begun is not None
+    await acted(a, b, live(lambda: vector(at(begun.seeds[0] - 100, 2, fail))))
+    found = judged(a, b)
+    assert {(each.first.step, each.ends[1]) for each in found.divergences} == {(2, "error")}
+    with open_recording(b) as played:
+        assert [tick.error is not None for tick in played.ticks()] == [False, False, True]
 
 
 async def test_a_failed_conformance_case_is_played_as_it_was_asked(tmp_path: Path) -> None:

@@ -7,17 +7,20 @@ import attrs
 import pytest
 import trio
 
-from rlmesh_trio.errors import EndpointError, ModelRpcError
+from rlmesh_trio.errors import EndpointError, EnvRpcError, ModelRpcError
 from rlmesh_trio.recording import Header, RecordingError, open_recording, verify
 from rlmesh_trio.replay.closed import play_closed
 from rlmesh_trio.replay.errors import ContractChanged, NotReplayable
 from rlmesh_trio.replay.live import Live
+from rlmesh_trio.testing import Fail, Fault
 from tests.recording.plays import BOX, contract_of, episodes, recorded
 from tests.replay.playing import (
     EPISODES,
     Chunks,
     Drift,
     Past,
+    Resolved,
+    Scripted,
     at,
     back,
     forth,
@@ -25,8 +28,10 @@ from tests.replay.playing import (
     live,
     ordinals,
     record,
+    record_scripted,
     rows,
     same,
+    scripted,
     vector,
 )
 
@@ -189,6 +194,16 @@ async def test_a_model_that_fails_is_no_answer(tmp_path: Path) -> None:
 
     with pytest.raises(ModelRpcError, match="no more"):
         await closed(a, b, live(policy=tired))
+    assert verify(b).problems == ()
+    assert ordinals(b) == [1, 2]
+
+
+async def test_a_lost_connection_is_no_answer(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    await record_scripted(a, Scripted(4), Resolved())
+    gone = Scripted(4, faults=[Fault("step", Fail("CONNECTION", "gone"), 6)])
+    with pytest.raises(EnvRpcError, match="gone"):
+        await closed(a, b, scripted(gone, Resolved()))
     assert verify(b).problems == ()
     assert ordinals(b) == [1, 2]
 

@@ -201,6 +201,10 @@ async def test_a_single_env_that_restarts_itself(lead: int, batches: Batches, tm
     assert judged(a, b).run_roots[0] == judged(a, b).run_roots[1]
     steps = [step for history, own in model.ledger() for step, _ in (*history, own)]
     assert steps == list(range(len(steps))), "each observation is shown once, in order"
+    if not lead:
+        for ended in model.evicted:
+            about = [kind for kind, ids in model.calls if ended in ids]
+            assert about.index("evict") == len(about) - 1, "an episode ends on the model behind its last observation"
 
 
 @pytest.mark.parametrize("name", ["two", "seven, capped", "past ahead", "vector"])
@@ -366,9 +370,14 @@ class Slow(Resolved):
         return await super().predict_group(requests)
 
 
-async def test_answers_that_came_too_late_are_dropped(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize("env", [(4, 5), (4,)])
+async def test_answers_that_came_too_late_are_dropped(
+    env: tuple[int, ...], tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    await record_scripted(a, Scripted(4, 5), Slow(extra=3), execution_horizon=4, prefetch_lead=3, episodes=6)
+    await record_scripted(
+        a, Scripted(*env, next_step=len(env) == 1), Slow(extra=3), execution_horizon=4, prefetch_lead=3, episodes=6
+    )
     with open_recording(a) as recording:
         batches = [each.what for each in recording.decisions() if isinstance(each.what, Batch)]
     assert all(row.ordinal for batch in batches for row in batch.rows), (
