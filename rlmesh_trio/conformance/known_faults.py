@@ -97,7 +97,7 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "What is out of range is warned of once in the server's life, and in no session after that.",
         "E10",
     ),
-    _rlmesh("value.warning-once", "* warned of again", "Each lane that is stepped by its name warns by itself.", "E10"),
+    _rlmesh("value.warning-once", "* warned of again", "Each lane of a lane server warns by itself.", "E10"),
     _rlmesh("space.obs-structure", "obs structure", _NO_TUPLES, "E17", _is_vector_of_tuples),
     _rlmesh("space.member-accepted", "reset *", _NO_TUPLES, "E17", _is_vector_of_tuples),
     _rlmesh(

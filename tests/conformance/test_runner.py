@@ -423,23 +423,3 @@ async def test_a_lost_target_keeps_what_was_found_and_the_next_is_tested(autojum
     assert second.lost == ""
     assert [finding.verdict for finding in second.findings] == ["fail", "pass"]
     assert outcome.status == 3
-
-
-class Unresettable(Counting):
-    """Cannot be reset."""
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        raise OSError("no floor")
-
-
-async def test_where_no_reset_succeeds_little_else_is_judged() -> None:
-    async def plays(lab: Lab, script: Script) -> Evidence | None:
-        trace = await lab.play(script)
-        return None if all(answer.refusal is None for answer in trace.answers) else BAD
-
-    names = ("space.a", "space.b", "space.c", "seed.d", "life.e", "py.f")
-    checks = [toy(name, plays, cases=only_a_reset, example=lambda _: Script(1, (Reset(),))) for name in names]
-    findings = (await run(*checks, targets=[LocalTarget(Unresettable, where="inline")])).findings
-    assert [finding.verdict for finding in findings] == ["fail", "fail", "fail", "skip", "skip", "fail"]
-    assert findings[3].reason == "needs a reset that succeeds: all 3 failed"
-    assert set((await verdicts(*checks)).values()) == {"pass"}
