@@ -106,7 +106,7 @@ async def recorded_run(
 ) -> Run:
     """Play :data:`EPISODES` on *env*; with *jitter*, a seed, everything takes times drawn from it."""
     source = None if jitter is None else random.Random(jitter)
-    given: dict[str, Any] = {"max_episodes": EPISODES, "base_seed": 11, "max_episode_steps": 12, **fields}
+    given: dict[str, Any] = {"max_episodes": EPISODES, "base_seed": 11, "max_episode_steps": 8, **fields}
     spec = SessionSpec.for_env(env, **given)
     with tempfile.TemporaryDirectory() as folder:
         async with open_local_model(policy, where="inline", fixed_batch=fixed_batch) as model:
