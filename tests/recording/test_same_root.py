@@ -25,7 +25,6 @@ POLICIES: dict[str, tuple[object, dict[str, Any]]] = {
     "pure": (lean, {}),
     "random": ("random", {}),
     "drawing from its generator": (noisy, {}),
-    "in chunks": (Ahead, {"horizon": 3}),
     "in chunks ahead of time": (Ahead, {"horizon": 3, "lead": 2}),
 }
 
