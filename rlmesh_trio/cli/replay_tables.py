@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from rlmesh_trio.cli.columns import labelled, table
+from rlmesh_trio.cli.columns import clipped, labelled, table
 from rlmesh_trio.cli.statistics import spread_of
 from rlmesh_trio.cli.summary import number_text, spread_text
 from rlmesh_trio.recording import Decision, Episode, Header, Mishap
@@ -177,7 +177,7 @@ def episode_lines(shown: EpisodeShown, damage: str, *, width: int, most: int | N
     def cells(step: StepShown) -> tuple[str, ...]:
         return (
             str(step.step),
-            "" if step.action is None else _values_text("action", shown.action(step)),
+            "" if step.action is None else clipped(_values_text("action", shown.action(step)), width // 4),
             "" if step.reward is None else f"{step.reward:.6g}",
             f"{step.cumulative_reward:.6g}",
             " ".join(step.marks),
