@@ -47,7 +47,7 @@ def settings_from(options: Mapping[str, Any]) -> Settings:
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other: each says how long to test")
     # Who says how many cases there are wants all of them: then the time is only there to end what hangs.
-    unhurried = budgets["--deep"] or (chosen["examples"] and not budgets["--quick"])
+    unhurried = budgets["--deep"] or (chosen.get("examples") and not budgets["--quick"])
     time = budgets["--time"] or (QUICK if budgets["--quick"] else DEEP if unhurried else DEFAULT)
     for several in ("only", "skip", "ignored_leaves", "ignored_infos"):
         chosen[several] = tuple(name for listed in chosen[several] for name in listed)

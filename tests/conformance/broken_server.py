@@ -60,6 +60,7 @@ FAULTS = {
     "close ends with an error": "wire.close",
     "close breaks the env": "wire.close",
     "takes 4 MiB at most": "wire.large",
+    "sends 4 MiB at most": "wire.large",
     "accepts shutdown and stays": "wire.shutdown",
     "refuses shutdown and goes": "wire.shutdown",
 }
@@ -76,7 +77,6 @@ ODD = {
 """What a server may do as well."""
 
 _EDITION = "2026.06"
-_OBSERVATIONS = spaces.Box(-1e9, 1e9, (2,), np.float32)
 _ACTIONS = spaces.Dict({"move": spaces.Discrete(3), "say": spaces.Text(max_length=8, charset="abc")})
 _LENGTH = 6
 _MOMENT = 0.02
@@ -105,12 +105,13 @@ _Code = pb.EnvErrorCode
 class ScriptedServer:
     """*fault* is one of ``FAULTS`` or ``ODD``, or empty.
 
-    The env is *width* wide, a vector that restarts its lanes or, with *lanes*, lanes that can be named. A step takes
-    *step_seconds*. With *may_end* a shutdown is accepted.
+    The env is *width* wide, a vector that restarts its lanes or, with *lanes*, lanes that can be named, each of which
+    shows *cells* numbers. A step takes *step_seconds*. With *may_end* a shutdown is accepted.
     """
 
     fault: str = ""
     width: int = 2
+    cells: int = 2
     lanes: bool = False
     step_seconds: float = 0.0
     may_end: bool = False
@@ -126,7 +127,7 @@ class ScriptedServer:
 
     def __attrs_post_init__(self) -> None:
         self.contract = contract_from_gymnasium(
-            _OBSERVATIONS,
+            spaces.Box(-1e9, 1e9, (self.cells,), np.float32),
             _ACTIONS,
             env_id="Scripted-v0",
             metadata={},
@@ -254,6 +255,8 @@ class ScriptedServer:
             await stream.connection.socket.aclose()
             raise _StreamOver(None)
         answers = self._answers(request, reply)
+        if self.fault == "sends 4 MiB at most" and any(len(answer) > 4 << 20 for answer in answers):
+            raise _StreamOver(8)
         if request.is_set("step") and not self._held and self._holds_back(request.step.env_indices):
             await trio.sleep(_MOMENT)
             if stream.buffer:
@@ -368,7 +371,8 @@ class ScriptedServer:
         return named
 
     def _seen(self, lanes: list[int]) -> spaces_pb.SpaceValue:
-        rows = np.array([(self._clocks[lane], lane) for lane in lanes], np.float32)
+        rows = np.zeros((len(lanes), self.cells), np.float32)
+        rows[:, :2] = [(self._clocks[lane], lane) for lane in lanes]
         return present(spaces_pb.SpaceValue(leaves=[rows.tobytes()]))
 
 

@@ -28,11 +28,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 NOT_IN_AN_EXAMPLE = {
     "takes broken texts": ("step !text-bytes:1",),
     "keeps a reset stream's place": ("step", "leave reset"),
+    "sends 4 MiB at most": ("step padding=1",),
 }
+WIDE = {"sends 4 MiB at most": 1 << 20}
 
 
 def server_with(fault: str) -> ScriptedServer:
-    return ScriptedServer(fault, step_seconds=SLOW.get(fault, 0.0))
+    return ScriptedServer(fault, step_seconds=SLOW.get(fault, 0.0), cells=WIDE.get(fault, 2))
 
 
 @pytest.mark.usefixtures("hasty")
@@ -99,6 +101,10 @@ async def test_nothing_is_found_on_a_correct_server(kind: str) -> None:
         for check in WIRE_CHECKS:
             if check not in ("wire.shutdown", "wire.large"):
                 assert await search_at(lab, check, examples=6) is None, check
+
+
+async def test_large_answers_of_a_correct_server_pass() -> None:
+    assert await judged_by_wire("wire.large", ScriptedServer(cells=1 << 20), ("step padding=1",)) is None
 
 
 async def test_a_server_that_takes_its_time_fails_nothing() -> None:

@@ -13,6 +13,7 @@ from rlmesh_trio.conformance.registry import Facts, Lab, check
 from rlmesh_trio.conformance.sequence import draw, told
 from rlmesh_trio.conformance.verdicts import Evidence
 from rlmesh_trio.errors import ConnectError, HandshakeError, ProtocolError
+from rlmesh_trio.spaces.slabs import array_dtype
 
 __all__ = ("close", "large", "second_client", "shutdown", "survives")
 
@@ -20,6 +21,7 @@ _AT_ONCE = 2.0
 _DRAINED = 10.0
 _PAUSE = 0.1
 _LARGEST = 16
+_USUAL_LIMIT = 4 << 20
 _FEW = 8
 _AFTER_CLOSE = st.lists(st.sampled_from(("close ahead", "step ahead", "reset ahead")), max_size=2)
 
@@ -155,18 +157,23 @@ def _badly_closed(conversation: Conversation) -> tuple[str, str] | None:
 @check(
     "wire.large",
     severity="should",
-    requirement="A step request of 16 MiB passes, most of it a field that is to be skipped.",
+    requirement="A step request of 16 MiB passes, most of it a field that is to be skipped, and so do large answers.",
     rule="gRPC's own limit, 4 MiB unless it is raised, is too small for observations and actions",
     cases=lambda _: st.integers(1, _LARGEST).map(_padded_step),
     example=lambda _: _padded_step(_LARGEST),
     applies=needs_server,
-    after=("wire.one-answer",),
 )
 async def large(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
-    """Make the first step of an episode in few bytes, and then in many."""
+    """Make the first step of an episode in few bytes, and then in many; answers are as large as observations are."""
     async with lab.raw_stream() as stream:
         conversation = await hold(stream, lab.facts, ("step", "reset", *case))
         await conversation.conclude()
+    size = _answer_size(lab.facts)
+    lost = next((each for each in conversation.exchanges if each.move.what in ("reset", "step")), None)
+    if size >= _USUAL_LIMIT and lost is not None and lost.answer is None and stream.ending is not None:
+        lines = (f"an answer of {size >> 20} MiB did not come: {told(stream.ending)}", *draw(conversation.log))
+        meaning = "A message limit is set too low for the observations that are declared."
+        return Evidence(lines, "a large answer does not come", meaning, blame="server")
     asked = [each for each in conversation.exchanges if each.asked]
     if len(asked) < 2 or asked[0].answer is None or asked[0].answer.error is not None:
         return None
@@ -177,6 +184,14 @@ async def large(lab: Lab, case: tuple[str, ...]) -> Evidence | None:
     lines = (f"a step of {padded.move.padding} MiB was not taken: {came}", *draw(conversation.log))
     meaning = "A message limit is set too low; larger actions or observations will fail too."
     return Evidence(lines, "a large request is not taken", meaning, blame="server")
+
+
+def _answer_size(facts: Facts) -> int:
+    """How many bytes of an answer are numbers of the observation of all lanes."""
+    space = facts.contract.observation_space
+    leaves = () if space is None else [leaf for leaf in space.leaves if leaf.kind != "text"]
+    row = sum(array_dtype(leaf.kind, leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in leaves)
+    return row * facts.contract.num_envs
 
 
 def _padded_step(size: int) -> tuple[str, ...]:
