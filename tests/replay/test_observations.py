@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -52,7 +53,7 @@ async def observed(recording: Path, out: Path, live: Live, **given: Any) -> None
 
 
 CHUNKED = {"execution_horizon": 4}
-AHEAD = {"execution_horizon": 4, "prefetch_lead": 2}
+AHEAD = {"execution_horizon": 3, "prefetch_lead": 1}
 RUNS: dict[str, tuple[object, object, dict[str, Any]]] = {
     "one": (Drift, back, {}),
     "two": (Drift, back, {"lanes": 2}),
@@ -61,6 +62,7 @@ RUNS: dict[str, tuple[object, object, dict[str, Any]]] = {
     "chunks ahead": (Drift, Chunks, {"lanes": 3} | AHEAD),
     "past": (Drift, Past, {"lanes": 3} | CHUNKED),
     "past ahead": (Drift, Past, {"lanes": 3, "max_episode_steps": 6} | AHEAD),
+    "past, frame by frame ahead": (Drift, Past, {"lanes": 2, "prefetch_lead": 1}),
     "vector": (vector, back, {"base_seed": 3, "episode_seeds": ()}),
     "vector ahead": (vector, back, {"base_seed": 3, "episode_seeds": (), "prefetch_lead": 1}),
     "vector, past": (vector, Past, {"base_seed": 3, "episode_seeds": ()}),
@@ -362,7 +364,16 @@ async def test_cancelled_it_leaves_a_whole_recording(tmp_path: Path) -> None:
     assert len(model.released) == 1
 
 
-class Slow(Resolved):
+class Telling(Resolved):
+    """Tells by its frames what it was shown."""
+
+    def answer(self, request: PredictRequest) -> PredictReply:
+        assert request.observation is not None
+        shown = request.observation[0][0]
+        return attrs.evolve(super().answer(request), actions=[[bytes([shown * 8 + ahead])] for ahead in range(4)])
+
+
+class Slow(Telling):
     """Answers so late that the episode is over when an answer that was asked for ahead comes."""
 
     async def predict_group(self, requests: Sequence[PredictRequest]) -> Sequence[PredictReply | Exception]:
@@ -376,14 +387,14 @@ async def test_answers_that_came_too_late_are_dropped(
 ) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     await record_scripted(
-        a, Scripted(*env, next_step=len(env) == 1), Slow(extra=3), execution_horizon=4, prefetch_lead=3, episodes=6
+        a, Scripted(*env, next_step=len(env) == 1), Slow(), execution_horizon=4, prefetch_lead=3, episodes=6
     )
     with open_recording(a) as recording:
         batches = [each.what for each in recording.decisions() if isinstance(each.what, Batch)]
     assert all(row.ordinal for batch in batches for row in batch.rows), (
         "a late answer is of the episode it was asked for"
     )
-    model = Resolved(extra=3)
+    model = Telling()
     await observed(a, b, scripted(model=model))
     assert judged(a, b).run_roots[0] == judged(a, b).run_roots[1]
     assert len(model.requests) == len(batches)
