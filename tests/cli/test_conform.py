@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -28,6 +29,16 @@ def registry() -> Generator[None]:
     CHECKS.update(before)
 
 
+@pytest.fixture(scope="module")
+def walk() -> Generator[str]:
+    """The address of a server of ``WALK``, for tests that do not need one of their own."""
+    with started("serve", WALK, "--address", "127.0.0.1:0") as server:
+        assert server.stdout is not None
+        address = re.search(r"127\.0\.0\.1:\d+", server.stdout.readline())
+        assert address is not None
+        yield address[0]
+
+
 def conform(capsys: pytest.CaptureFixture[str], *args: str, only: str = "own.accepted") -> Ran:
     return run(capsys, "conform", *args, "--checks", OWN, "--only", only, "--examples", "3", "--seed", "1")
 
@@ -47,19 +58,19 @@ def test_a_failure_is_told_with_its_script(capsys: pytest.CaptureFixture[str]) -
     assert "reset(seed=0) step(0) step(0)" in ran.err
 
 
-def test_a_should_fails_a_strict_run_only(capsys: pytest.CaptureFixture[str]) -> None:
-    assert conform(capsys, WALK, only="own.short").status == 0
-    assert conform(capsys, WALK, "--strict", only="own.short").status == 1
+def test_a_should_fails_a_strict_run_only(walk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert conform(capsys, walk, only="own.short").status == 0
+    assert conform(capsys, walk, "--strict", only="own.short").status == 1
 
 
-def test_a_fault_of_a_check_is_no_fault_of_the_env(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = conform(capsys, WALK, only="own.faulty,own.accepted")
+def test_a_fault_of_a_check_is_no_fault_of_the_env(walk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = conform(capsys, walk, only="own.faulty,own.accepted")
     assert ran.status == 4
     assert "a fault of its own" in ran.out
 
 
-def test_every_request_is_shown_when_asked_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = conform(capsys, WALK, "-vv")
+def test_every_request_is_shown_when_asked_twice(walk: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = conform(capsys, walk, "-vv")
     assert "  reset(seed=0) -> " in ran.err
     assert "lane 0 terminated" in ran.err
 
@@ -105,9 +116,9 @@ def test_a_target_is_the_first_word_or_not(capsys: pytest.CaptureFixture[str]) -
     assert "--shrink-time" in shown.out
 
 
-def test_an_interrupted_run_tells_what_it_found() -> None:
+def test_an_interrupted_run_tells_what_it_found(walk: str) -> None:
     args = ("--checks", OWN, "--only", "own.short,own.endless", "--seed", "1")
-    with started("conform", WALK, *args) as process:
+    with started("conform", walk, *args) as process:
         assert process.stderr is not None
         assert any("endless" in line for line in process.stderr), "what a check prints is no part of the report"
         process.send_signal(signal.SIGINT)
@@ -133,7 +144,7 @@ def test_a_server_that_is_tested_and_lives_on(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_project_sets_defaults(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    walk: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "pyproject.toml"
     monkeypatch.chdir(tmp_path)
@@ -142,11 +153,11 @@ def test_a_project_sets_defaults(
         f'[tool.rlmesh-trio.conform]\nchecks = ["{OWN}"]\nonly = ["own.short"]\nstrict = true\ntime = 5\nseed = 3\n'
         'no-shrink = true\nexamples = 2\nstep-timeout = "2s"\n'
     )
-    ran = run(capsys, "conform", WALK)
+    ran = run(capsys, "conform", walk)
     assert ran.status == 1
     assert "seed 3" in ran.out
     assert "own.accepted" not in ran.out
-    ran = run(capsys, "conform", WALK, "--only", "own.accepted", "--seed", "4")
+    ran = run(capsys, "conform", walk, "--only", "own.accepted", "--seed", "4")
     assert (ran.status, "seed 4" in ran.out) == (0, True)
     project.write_text("[tool.rlmesh-trio.conform]\nfast = true\n")
     ran = run(capsys, "conform", WALK)
