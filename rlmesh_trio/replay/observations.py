@@ -95,6 +95,7 @@ def _spec(header: Header) -> SessionSpec:
         session_id=header.settings.get("session_id") or "local",
         num_envs=max(1, header.contract.num_envs),
         subset_step=lanes_in_lockstep(header) == 1,
+        seed_every_episode=header.settings.get("seed_every_episode") is True,
     )
 
 

@@ -96,6 +96,9 @@ async def test_a_vector_whose_lanes_are_reset_by_name(tmp_path: Path) -> None:
     def whole() -> Any:
         return vector(mode="DISABLED")
 
+    await record(tmp_path / "reseeded", vector, seed_every_episode=True)
+    await acted(tmp_path / "reseeded", tmp_path / "again", live(vector))
+    assert same(tmp_path / "reseeded", tmp_path / "again")
     a, b, c = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     await record(a, whole, partial_reset=True)
     await acted(a, b, live(whole))

@@ -107,10 +107,16 @@ async def test_a_vector_whose_lanes_are_reset_by_name(tmp_path: Path) -> None:
     def whole() -> Any:
         return vector(mode="DISABLED")
 
-    a, b = tmp_path / "a", tmp_path / "b"
+    a, b, c, d, e = (tmp_path / name for name in "abcde")
     await record(a, whole, partial_reset=True)
     await closed(a, b, live(whole))
     assert same(a, b)
+    await record(c, vector, seed_every_episode=True)
+    await closed(c, d, live(vector))
+    assert same(c, d)
+    await closed(c, e, live(vector), episodes=[3, 8])
+    assert ordinals(e) == [3, 8]
+    assert judged(c, e, episodes=[3, 8], ignored=["info"]).equal
 
 
 async def test_another_policy_is_a_difference(tmp_path: Path) -> None:

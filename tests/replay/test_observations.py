@@ -66,6 +66,7 @@ RUNS: dict[str, tuple[object, object, dict[str, Any]]] = {
     "vector": (vector, back, {"base_seed": 3, "episode_seeds": ()}),
     "vector ahead": (vector, back, {"base_seed": 3, "episode_seeds": (), "prefetch_lead": 1}),
     "vector, past": (vector, Past, {"base_seed": 3, "episode_seeds": ()}),
+    "vector reseeded": (vector, back, {"base_seed": 3, "episode_seeds": (), "seed_every_episode": True}),
     "vector reset by name": (lambda: vector(mode="DISABLED"), back, {"partial_reset": True}),
 }
 
