@@ -50,5 +50,4 @@ def open_model(
         return connect_model(name, limits=limits, merge_rows=merge_rows)
     if merge_rows:
         raise click.UsageError(f"--merge-rows is for a model server: a policy run here, as {name}, is always batched")
-    fixed: dict[str, bool] = {"fixed_batch": True} if fixed_batch else {}
-    return open_local_model(name, where="thread" if bounded else "auto", **fixed)
+    return open_local_model(name, where="thread" if bounded else "auto", fixed_batch=fixed_batch)

@@ -143,9 +143,8 @@ class RunJob:
             "on_env_error": self.on_env_error,
             "on_timeout": self.on_timeout,
             "limits": attrs.evolve(self.limits, env_connect_timeout=RECONNECT_LIMIT),
-            **({"model_component_id": self.model} if is_address(self.model) else {}),
-            **({"seed_every_episode": True} if self.seed_every_episode else {}),
-        }
+            "seed_every_episode": self.seed_every_episode,
+        } | ({"model_component_id": self.model} if is_address(self.model) else {})
 
 
 @attrs.define

@@ -13,6 +13,7 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.wire.fields import (
     READ_FAULTS,
     TRUNCATED,
+    encode_int64,
     encode_varint,
     length_prefixed,
     malformed,
@@ -26,6 +27,7 @@ from rlmesh_trio.wire.strict import decode, encode
 __all__ = ("decode_decision", "encode_batch", "encode_decision")
 
 _pack_time: Final = Struct("<q").pack
+_pack_double: Final = Struct("<d").pack
 _read_time: Final = Struct("<q").unpack_from
 _RENAMED: Final = {"episode_index": "ordinal", "env_index": "lane", "step_count": "steps"}
 _SUMMARY_NAMES: Final = {name: _RENAMED.get(name, name) for name in attrs.fields_dict(EpisodeSummary)}
@@ -40,8 +42,26 @@ def encode_decision(decision: Decision) -> bytes:
         case Mishap() as mishap:
             return _before_kind(decision) + length_prefixed(b"\x1a", encode(pb.Incident(**attrs.asdict(mishap))))
         case EpisodeSummary() as told:
-            fields = {there: getattr(told, name) for name, there in _SUMMARY_NAMES.items()}
-            return _before_kind(decision) + length_prefixed(b"\x22", encode(pb.Summary(**fields)))
+            return _before_kind(decision) + length_prefixed(b"\x22", _encode_summary(told))
+
+
+def _encode_summary(told: EpisodeSummary) -> bytes:
+    whole = (
+        (b"\x08", told.episode_index),
+        (b"\x10", told.env_index),
+        (b"\x18", told.seed),
+        (b"\x20", told.trial_index),
+        (b"\x28", told.step_count),
+        (b"\x38", told.terminated),
+        (b"\x40", told.truncated),
+        (b"\x48", told.duration_ms),
+        (b"\x50", told.success),
+    )
+    means = ((b"\x31", told.cumulative_reward), (b"\x59", told.predict_ms), (b"\x61", told.step_ms))
+    return b"".join(
+        [tag + encode_int64(number) for tag, number in whole if number is not None]
+        + [tag + _pack_double(number) for tag, number in means if number is not None]
+    )
 
 
 def _before_kind(decision: Decision) -> bytes:

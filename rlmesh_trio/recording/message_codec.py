@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from struct import Struct
 from typing import Any, Final, TypeVar
 
 from rlmesh_trio.errors import ProtocolError, SpaceError
@@ -20,6 +21,10 @@ from rlmesh_trio.recording.records import (
 from rlmesh_trio.recording.tick_codec import encode_infos
 from rlmesh_trio.spaces import contract_from_wire, contract_to_wire
 from rlmesh_trio.wire.fields import (
+    encode_int64,
+    encode_text,
+    encode_varint,
+    length_prefixed,
     read_uint32,
     skip_field,
 )
@@ -41,6 +46,7 @@ _LEVELS: Final[Mapping[LevelName, int]] = {"digest": 1, "ring": 2, "full": 3}
 _SEED_RULES: Final[Mapping[SeedRuleName, int]] = {"by=slot": 1, "by=lane": 2}
 _ENDS: Final[Mapping[EndKind, int]] = {"terminated": 1, "truncated": 2, "capped": 3, "interrupted": 4, "error": 5}
 
+_pack_double: Final = Struct("<d").pack
 _KEPT_TAG: Final = 14 << 3 | 2
 
 T = TypeVar("T")
@@ -149,28 +155,33 @@ def _read_header(message: pb.Header, data: bytes) -> Header:
 
 
 def encode_episode(episode: Episode) -> bytes:
-    """An episode message. A return of -0.0 is left off; the root tells."""
-    message = pb.Episode(
-        ordinal=episode.ordinal,
-        attempt=episode.attempt,
-        episode_id=episode.episode_id,
-        seed=episode.seed,
-        lane=episode.lane,
-        first_tick=episode.first_tick,
-        last_tick=episode.last_tick,
-        end=pb.End(_ENDS[episode.end]),
-        error_code=episode.error_code,
-        steps=episode.steps,
-        cumulative_reward=episode.cumulative_reward,
-        root=episode.root,
-    )
-    _relay_infos(message, "options", episode.options)
+    """An episode message, by hand because episodes may be short. A return of -0.0 is left off; the root tells."""
+    seed, options, total = episode.seed, episode.options, episode.cumulative_reward
+    parts = [
+        _number(b"\x08", episode.ordinal),
+        _number(b"\x10", episode.attempt),
+        encode_text(b"\x1a", episode.episode_id),
+        b"" if seed is None else b"\x20" + encode_int64(seed),
+        b"" if options is None else length_prefixed(b"\x2a", encode_infos(options)),
+        _number(b"\x30", episode.lane),
+        _number(b"\x38", episode.first_tick),
+        _number(b"\x40", episode.last_tick),
+        _number(b"\x48", _ENDS[episode.end]),
+        encode_text(b"\x52", episode.error_code),
+        _number(b"\x58", episode.steps),
+        b"\x61" + _pack_double(total) if total else b"",
+        length_prefixed(b"\x6a", episode.root),
+    ]
     for kept in episode.kept:
         told = pb.Kept(tick=kept.tick)
         if kept.observation is not None:
             relay_field(told, "observation", encode(spaces.SpaceValue(leaves=list(kept.observation))))
-        relay_field(message, "kept", encode(_relay_infos(told, "infos", kept.infos)))
-    return encode(message)
+        parts.append(length_prefixed(b"\x72", encode(_relay_infos(told, "infos", kept.infos))))
+    return b"".join(parts)
+
+
+def _number(tag: bytes, number: int) -> bytes:
+    return tag + encode_varint(number) if number else b""
 
 
 def _relay_infos(message: Any, field: str, infos: Metadata | None) -> Any:

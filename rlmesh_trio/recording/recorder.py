@@ -32,12 +32,15 @@ from rlmesh_trio.recording.records import Footer, Header, Mishap, parse_level
 from rlmesh_trio.recording.resumed import continue_recording
 from rlmesh_trio.recording.writer import RecordingWriter
 from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.wire.metadata import LazyMetadata
 
 __all__ = ("Recorder",)
 
 logger = logging.getLogger("rlmesh_trio")
 
 _CHUNK_SECONDS = 2.0
+_TOGETHER = 64
+_WAITING_SECONDS = 0.5
 _SUMMARY_FIELDS = tuple(field.name for field in attrs.fields(EpisodeSummary))
 
 
@@ -69,7 +72,7 @@ class Recorder:
 
     *level* is as for :class:`~rlmesh_trio.recording.RecordingWriter`, which also says what raises here. Once the run
     has begun a file that cannot be written fails nothing: the log tells, ``failure`` is why, and the file stays as it
-    is. What was recorded is on its way to the disk every 512 ticks or 2 seconds, and at once when a request has failed.
+    is. What was recorded is on its way to the disk every 512 ticks or some 2 seconds, at once when a request failed.
 
     ``footer`` is what it amounts to, once it was finished. With *earlier* it goes on with the recording there, which
     :func:`~rlmesh_trio.recording.resumed.continue_recording` says more of.
@@ -100,6 +103,8 @@ class Recorder:
         self._known: dict[tuple[int, ...], StepTarget] = {}
         self._held: list[_Held] = []
         self._finished = False
+        self._waiting: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._due = 0.0
 
     def wrap(self, env: Env) -> Env:
         """*env*, recorded."""
@@ -126,6 +131,7 @@ class Recorder:
         self._release(self._all_lanes)
         if self._finished:
             return None
+        self._write_waiting()
         self._finished = True
         if self.failure is None:
             try:
@@ -139,12 +145,22 @@ class Recorder:
         logger.warning("%s; the run goes on without it", failure)
         self._writer.close()
 
-    def _try(self, write: Callable[..., None], *arguments: object) -> None:
-        if self.failure is None and not self._finished:
-            try:
+    def _put(self, write: Callable[..., None], *arguments: object, later: bool = False) -> None:
+        """Write, after all that waits; if it may be *later*, together with what follows: that costs half as much."""
+        if self.failure is not None or self._finished:
+            return
+        self._waiting.append((write, arguments))
+        if not later or len(self._waiting) >= _TOGETHER or time.monotonic() >= self._due:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        self._due = time.monotonic() + _WAITING_SECONDS
+        waiting, self._waiting = self._waiting, []
+        try:
+            for write, arguments in waiting:
                 write(*arguments)
-            except RecordingError as failure:
-                self._give_up(failure)
+        except RecordingError as failure:
+            self._give_up(failure)
 
     # What the env is asked and answers.
 
@@ -162,8 +178,8 @@ class Recorder:
 
     def reset_failed(self, request: ResetRequest, error: EndpointError | None) -> None:
         """It was answered with *error*, or never."""
-        self._try(self._writer.record_reset, request, error)
-        self._try(self._writer.flush)
+        self._put(self._writer.record_reset, request, error)
+        self._put(self._writer.flush)
 
     def step_asked(self, target: StepTarget) -> tuple[str, ...]:
         """By row of *target*, which is about to be stepped, the id of the episode that begins on it; empty for none."""
@@ -183,11 +199,7 @@ class Recorder:
     def step_answered(self, action: Leaves, target: StepTarget, fresh: tuple[str, ...], reply: EnvReply) -> None:
         """*target* was stepped; *fresh* is from :meth:`step_asked`."""
         if not fresh:
-            if self.failure is None and not self._finished:
-                try:
-                    self._writer.record_step(action, reply, target)
-                except RecordingError as failure:
-                    self._give_up(failure)
+            self._put(self._writer.record_step, action, reply, target, later=_is_lasting(action, reply))
             return
         lanes = target.env_indices or self._all_lanes
         self._ids.update((lane, episode_id) for lane, episode_id in zip(lanes, fresh, strict=False) if episode_id)
@@ -197,8 +209,8 @@ class Recorder:
     def step_failed(self, action: Leaves, target: StepTarget, error: EndpointError | None) -> None:
         """It was answered with *error*, or never."""
         self._known.pop(target.env_indices, None)
-        self._try(self._writer.record_step, action, error, target)
-        self._try(self._writer.flush)
+        self._put(self._writer.record_step, action, error, target)
+        self._put(self._writer.flush)
 
     def _release(self, lanes: Sequence[int]) -> None:
         """Write what is held of *lanes*: who its episodes are is known, or they stand outside the budget."""
@@ -208,9 +220,9 @@ class Recorder:
         for held in due:
             begins = [self._ordinals.get(episode_id, 0) if episode_id else 0 for episode_id in held.ids]
             if held.reset is not None:
-                self._try(self._writer.record_reset, held.reset, held.reply, begins)
+                self._put(self._writer.record_reset, held.reset, held.reply, begins)
             else:
-                self._try(self._writer.record_step, held.action, held.reply, held.target, begins)
+                self._put(self._writer.record_step, held.action, held.reply, held.target, begins)
             self._held.remove(held)
 
     # What the hooks tell.
@@ -226,14 +238,14 @@ class Recorder:
         """
         self._ordinals.pop(self._over.get(event.env_index, ""), None)
         self._over[event.env_index] = event.episode_id
-        self._try(self._writer.record_end, event.env_index, event.episode_index, "capped")
+        self._put(self._writer.record_end, event.env_index, event.episode_index, "capped")
         summary = EpisodeSummary(*[getattr(event, name) for name in _SUMMARY_FIELDS])
-        self._try(self._writer.record_decision, time.time_ns(), summary)
+        self._put(self._writer.record_decision, time.time_ns(), summary)
 
     def mishap(self, mishap: Mishap) -> None:
         """The run recovered from something, or did not."""
         self._ordinals.pop(mishap.episode_id, None)
-        self._try(self._writer.record_decision, time.time_ns(), mishap)
+        self._put(self._writer.record_decision, time.time_ns(), mishap)
 
     # What the model is asked and answers.
 
@@ -255,7 +267,7 @@ class Recorder:
         ordinals, steps, places = asked
         told = [0 if isinstance(reply, Exception) else len(reply.actions) for reply in replies]
         frames = tuple([told[place] if place < len(told) else 0 for place in places])
-        self._try(self._writer.record_batch, time.time_ns(), took_ns, ordinals, steps, places, frames)
+        self._put(self._writer.record_batch, time.time_ns(), took_ns, ordinals, steps, places, frames, later=True)
 
 
 class _RecorderHooks(Hooks):
@@ -343,6 +355,17 @@ class _RecordingModel:
         replies = await self._model.predict_group(requests)
         self._recorder.model_answered(asked, replies, time.perf_counter_ns() - started)
         return replies
+
+
+def _is_lasting(action: Leaves, reply: EnvReply) -> bool:
+    """Whether nobody can change what these hold, as somebody may behind a view, and none of it is large."""
+    if reply.infos is not None and type(reply.infos) is not LazyMetadata:
+        return False
+    for leaves in (action, reply.observation or ()):
+        for leaf in leaves:
+            if type(leaf) is not bytes:
+                return False
+    return True
 
 
 def _as_answer(error: BaseException) -> EndpointError | None:
