@@ -41,7 +41,7 @@ def told(evidence: Evidence) -> str:
         (planted.KeyMissing, UPWARDS, "space.obs-structure", "obs structure"),
         (planted.Overshoots, UPWARDS, "space.obs-contained", "obs high"),
         (planted.CountsTooFar, A_BIT, "space.obs-contained", "obs.t outside"),
-        (planted.TalksTooMuch, A_BIT, "space.obs-contained", "obs outside"),
+        (planted.TalksTooMuch, A_BIT, "space.obs-contained", "obs long"),
         (planted.NanAtTheEnd, UPWARDS, "space.obs-no-nan", "obs nan"),
         (planted.RaisesOnBound, UPWARDS, "space.member-accepted", "step raises ValueError"),
         (planted.RaisesInAState, UPWARDS, "space.member-accepted", "step raises KeyError"),
