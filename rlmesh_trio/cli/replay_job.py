@@ -1,6 +1,7 @@
 """One recording played again from the command line: what was asked, and how it ended."""
 
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -70,6 +71,8 @@ class ReplayJob:
             raise click.UsageError("--lanes is for an ENV that is started here: a server has its own width")
         if self.model is None and (self.merge_rows or self.fixed_batch):
             raise click.UsageError("--merge-rows and --fixed-batch say how a model is asked: give --model M as well")
+        if self.record is not None and os.path.lexists(self.record):
+            raise click.UsageError(f"--record: {self.record} is there already, name another file")
         try:
             parse_tolerance(self.tolerances)
         except InvalidSpec as refusal:

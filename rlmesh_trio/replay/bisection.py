@@ -15,7 +15,7 @@ from rlmesh_trio.replay.plays import Played, Plays
 
 __all__ = ("MOST_PLAYS", "MOST_STEPS", "Cause", "CauseKind", "Spoils", "acts_otherwise", "bisect", "smallest_cause")
 
-MOST_PLAYS: Final = 40
+MOST_PLAYS: Final = 60
 """How often an episode is played again at most."""
 MOST_STEPS: Final = 10
 """How many steps are played in all, at most, as a multiple of the recorded run's."""
@@ -49,23 +49,27 @@ async def smallest_cause(
 
     All *candidates* are known to spoil it, and none of them not to. *may_go_on* is asked before each try.
     """
-    left, parts = list(candidates), 2
+    left, parts = tuple(candidates), 2
+    in_vain = set[tuple[int, ...]]()
     while len(left) > 1:
         size = -(-len(left) // parts)
         pieces = [left[start : start + size] for start in range(0, len(left), size)]
-        rests = [[each for each in left if each not in piece] for piece in pieces] if parts > 2 else []
-        for tried in (*pieces, *rests):
+        rests = [tuple([each for each in left if each not in piece]) for piece in pieces] if parts > 2 else []
+        for tried in dict.fromkeys((*pieces, *rests)):
+            if tried in in_vain:
+                continue
             if not may_go_on():
-                return tuple(left), False
+                return left, False
             if await spoils(tried):
                 parts = 2 if len(tried) <= size else max(2, parts - 1)
                 left = tried
                 break
+            in_vain.add(tried)
         else:
             if parts >= len(left):
                 break
             parts = min(len(left), 2 * parts)
-    return tuple(left), True
+    return left, True
 
 
 async def bisect(plays: Plays, played: Played, divergence: Divergence) -> Cause:

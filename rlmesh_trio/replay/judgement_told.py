@@ -45,7 +45,7 @@ def judgement_lines(judgement: Judgement) -> list[str]:
     if judgement.returns is not None:
         lines += returns_lines(judgement.returns)
     elif judgement.comparison is not None:
-        lines += comparison_lines(judgement.comparison, mode=f"mode ({judgement.mode})")
+        lines += comparison_lines(judgement.comparison, mode=f"mode ({judgement.mode})", episodes=1)
     if len(judgement.traces) > 1 or sum(judgement.traces) > 1:
         lines.append(_runs_line(judgement.traces, judgement.as_recorded))
     if judgement.model is not None:

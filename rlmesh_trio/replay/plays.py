@@ -55,9 +55,9 @@ class Played:
 
 @attrs.define(eq=False, kw_only=True)
 class Plays:
-    """Plays of *recording* with what is *live*, written to *folder*; the first of them to *keep*, if that is named.
+    """Plays of *recording* with what is *live*, each a file in the empty *folder*.
 
-    *level* is by default ``full`` for a recording that is, else ``digest``. *lanes* are those of runs played whole.
+    The first of them is written to *keep*, if that is named, which must not be there yet. *level* is by default ``full`` for a recording that is, else ``digest``. *lanes* are those of runs played whole.
     What is compared, and by which standard, is as in :func:`~rlmesh_trio.replay.comparing.compare`.
     """
 
@@ -138,18 +138,17 @@ class Plays:
         path = os.path.join(self.folder, f"play-{self._count}.mcap")
         if self.keep is not None and self._count == 1:
             path = self.keep
-        before = _stamp(path)
         try:
             await play(path)
         except (ContractChanged, RecordingError):
             raise
         except SessionError as failure:
-            broken = None if _stamp(path) == before else self._cut(mode, path, episodes)
+            broken = self._cut(mode, path, episodes)
             if broken is None:
                 raise
             return attrs.evolve(broken, failure=failure)
         except trio.Cancelled:
-            self.interrupted = None if _stamp(path) == before else self._cut(mode, path, episodes)
+            self.interrupted = self._cut(mode, path, episodes)
             raise
         return Played(mode=mode, path=path, comparison=self._compared(path, episodes))
 
@@ -167,15 +166,6 @@ class Plays:
     def _compared(self, path: str, episodes: Sequence[int] | None) -> Comparison:
         with open_recording(path) as now:
             return compare(self.recording, now, tolerance=self.tolerance, ignored=self.ignored, episodes=episodes)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    """What tells a file from one written anew; ``None`` where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 @asynccontextmanager

@@ -90,6 +90,8 @@ def shape_sentence(divergence: Divergence) -> str:
         return "the two were reset with other seeds or options"
     if shape in ("info only", "flags only"):
         return _MEANINGS[shape]
+    if parts <= {"reward", "info"}:
+        return "only the reward differs: it is worked out otherwise from an equal state"
     if "action" in parts:
         return f"the model's action differs, on equal observations: {_of_model(shape)}"
     return _MEANINGS[shape] if divergence.values_known else f"{_UNSEEN[shape]}; only level full tells"

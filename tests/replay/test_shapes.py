@@ -38,7 +38,7 @@ def one_ulp(op: Op) -> Op:
         (1, moved, "state kept over reset", "the reset is equal and the first step is not"),
         (1, told(actions=(2,)), "state kept over reset", "the model's action differs"),
         (3, moved, "sudden", "a random draw too many or too few"),
-        (3, told(rewards=(9.0,)), "sudden", "sudden and large"),
+        (3, told(rewards=(9.0,)), "sudden", "only the reward differs"),
         (3, told(actions=(2,)), "sudden", "the model's action differs"),
         (3, told(rows=(), refused="BUSY"), "sudden", "one side answers with an error"),
         (3, told(infos={}), "info only", "only infos differ"),
