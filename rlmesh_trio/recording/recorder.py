@@ -62,6 +62,10 @@ class _Held:
     action: Leaves = ()
     target: StepTarget | None = None
 
+    def is_of(self, lane: int, episode_id: str) -> bool:
+        """Whether it belongs to this episode on *lane*, and not to one that begins there after it."""
+        return lane in self.lanes and self.ids[self.lanes.index(lane)] in ("", episode_id)
+
 
 class Recorder:
     """Writes the recording of one session to *path*; a context manager that finishes it.
@@ -234,8 +238,10 @@ class Recorder:
     def completed(self, event: EpisodeCompleted) -> None:
         """An episode is over; if the env has not said so, the driver has.
 
-        A request about it may still be on its way to the model: its id is known until the lane's next one is over.
+        A request about it may still be on its way to the model: its id is known until the lane's next one is over. Its
+        last step may have restarted other lanes, whose episodes are known by now.
         """
+        self._write([held for held in self._held if held.is_of(event.env_index, event.episode_id)])
         self._ordinals.pop(self._over.get(event.env_index, ""), None)
         self._over[event.env_index] = event.episode_id
         self._put(self._writer.record_end, event.env_index, event.episode_index, "capped")

@@ -120,6 +120,24 @@ async def test_a_vector_that_restarts_its_lanes_repeats(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes(), "ids differ, and are noted"
 
 
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("lengths", [(1, 2), (2, 1), (1, 3, 2), (4, 4, 1)])
+async def test_an_episode_that_ends_while_other_lanes_restart_has_its_last_step(
+    lengths: tuple[int, ...], budget: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    spec = vector_spec(len(lengths), budget)
+    recorder = Recorder(path, header_of(spec))
+    report = await run_session(
+        spec, recorder.wrap(ScriptedEnv(*lengths, next_step=True)), ScriptedModel(), hooks=recorder.hooks
+    )
+    recorder.finish()
+    told = [(ordinal, steps, total, end) for ordinal, _, steps, total, end in played(path)]
+    assert [each for each in told if each[-1] != "interrupted"] == sorted(
+        (each.episode_index, each.step_count, each.cumulative_reward, "terminated") for each in report.episodes
+    )
+
+
 def test_the_order_of_tasks_does_not_matter(tmp_path: Path) -> None:
     """Lanes of one length, so that nobody can tell who played what."""
     roots: set[bytes] = set()
