@@ -33,8 +33,11 @@ class FirstLook:
 async def first_look(target: Target, settings: Settings) -> FirstLook:
     """Connect to *target* and learn what it declares. Raises what connecting raises.
 
-    A server whose spaces are no spaces, or that shakes hands badly, is there to be tested for just that.
+    A server whose spaces are no spaces, or that shakes hands badly, is there to be tested for just that. What was
+    started here, and has ended, as when the time of an earlier run was over in a restart, is started again.
     """
+    if target.ended and target.restartable:
+        await target.restart()
     package = version = unreadable = ""
     try:
         async with target.connect(OPENING) as env:

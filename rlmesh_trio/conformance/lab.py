@@ -38,6 +38,7 @@ _LONGEST_PAUSE = 0.5
 _LEAST_PATIENCE = 0.5
 _HANGS_FORGIVEN = 2
 _OPS_ASKED = 10
+_UNANSWERED = ("TIMEOUT", "CONNECTION")
 
 
 class TargetLost(Exception):
@@ -59,6 +60,7 @@ class TargetLab:
 
     ``isolation`` is how plays are kept apart from now on. ``on_trace`` is called with every trace from the target's
     server. ``other`` is the lab of the run's first target. ``last_script`` is the script played last.
+    ``refused_resets`` counts the resets that were answered with an error.
     """
 
     def __init__(self, target: Target, facts: Facts, nursery: trio.Nursery, *, step_timeout: float) -> None:
@@ -77,6 +79,7 @@ class TargetLab:
         self._climbed: dict[str, float] = {}
         self.isolation: Isolation = "shared"
         self.coverage = Coverage()
+        self.refused_resets = 0
         self.last_script: Script | None = None
         self.other: TargetLab | None = None
         self.on_trace: Callable[[Trace], None] = lambda _: None
@@ -259,14 +262,19 @@ class TargetLab:
         self._busy += sum(answer.seconds for answer in trace.answers)
         self._answers += len(trace.answers)
         self.coverage.note(trace)
-        if any(answer.refusal is None and isinstance(trace.script.ops[answer.op], Reset) for answer in trace.answers):
-            self._facts.told[WAS_RESET] = True
+        self._note_resets(trace)
         self.on_trace(trace)
         if trace.lost is not None:
             await self._mind_loss(trace, trace.lost)
         else:
             self._hangs, self._last_loss = 0, ""
         return trace
+
+    def _note_resets(self, trace: Trace) -> None:
+        resets = [answer.refusal for answer in trace.answers if isinstance(trace.script.ops[answer.op], Reset)]
+        if None in resets:
+            self._facts.told[WAS_RESET] = True
+        self.refused_resets += sum(refusal is not None and refusal.code not in _UNANSWERED for refusal in resets)
 
     @property
     def lost_connection(self) -> bool:

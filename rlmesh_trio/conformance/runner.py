@@ -290,7 +290,7 @@ class TargetRun:
     @staticmethod
     def _never_reset(run: CheckRun) -> str:
         """Why *run* would judge nothing where no reset has ever succeeded; that none does is told by others."""
-        facts, resets = run.lab.facts, run.lab.coverage.resets
+        facts, resets = run.lab.facts, run.lab.refused_resets
         if facts.told.get(WAS_RESET) or resets < _RESETS_TRIED or run.check.family in _JUDGE_RESETS:
             return ""
         return f"{NO_RESET}: all {resets} failed"

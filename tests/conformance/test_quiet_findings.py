@@ -6,12 +6,14 @@ import attrs
 import pytest
 import trio
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from rlmesh_trio.conformance.registry import Facts, Lab
 from rlmesh_trio.conformance.scripts import Reset, Script
 from rlmesh_trio.conformance.targets import LocalTarget
 from rlmesh_trio.conformance.verdicts import Evidence
-from tests.conformance.scripted_env import Counting
+from tests.conformance.scripted_env import Counting, ScriptedEnv, ScriptedTarget
+from tests.conformance.test_lab import dead
 from tests.conformance.test_runner import BAD, MILD, know, only_a_reset, run, verdicts
 from tests.conformance.toy_checks import constant, never, toy
 
@@ -23,17 +25,25 @@ class Unresettable(Counting):
         raise OSError("no floor")
 
 
-async def test_where_no_reset_succeeds_little_else_is_judged() -> None:
-    async def plays(lab: Lab, script: Script) -> Evidence | None:
-        trace = await lab.play(script)
-        return None if all(answer.refusal is None for answer in trace.answers) else BAD
+async def plays(lab: Lab, script: Script) -> Evidence | None:
+    trace = await lab.play(script)
+    return None if all(answer.refusal is None for answer in trace.answers) else BAD
 
-    names = ("space.a", "space.b", "space.c", "seed.d", "life.e", "py.f")
-    checks = [toy(name, plays, cases=only_a_reset, example=lambda _: Script(1, (Reset(),))) for name in names]
-    findings = (await run(*checks, targets=[LocalTarget(Unresettable, where="inline")])).findings
+
+FAMILIES = ("space.a", "space.b", "space.c", "seed.d", "life.e", "py.f")
+RESETTING = [toy(name, plays, cases=only_a_reset, example=lambda _: Script(1, (Reset(),))) for name in FAMILIES]
+
+
+async def test_where_no_reset_succeeds_little_else_is_judged() -> None:
+    findings = (await run(*RESETTING, targets=[LocalTarget(Unresettable, where="inline")])).findings
     assert [finding.verdict for finding in findings] == ["fail", "fail", "fail", "skip", "skip", "fail"]
     assert findings[3].reason == "needs a reset that succeeds: all 3 failed"
-    assert set((await verdicts(*checks)).values()) == {"pass"}
+    assert set((await verdicts(*RESETTING)).values()) == {"pass"}
+
+
+async def test_a_server_that_is_gone_in_resets_is_not_one_that_refuses_them(autojump_clock: MockClock) -> None:
+    findings = (await run(*RESETTING, targets=[ScriptedTarget(ScriptedEnv(dead))])).findings
+    assert {finding.verdict for finding in findings} == {"fail"}
 
 
 async def test_a_known_fault_that_weighs_less_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
