@@ -63,7 +63,10 @@ def conform_command() -> None:
 @click.option("--max-fail", metavar="N", type=click.IntRange(1), help="Stop after so many failures.")
 @click.option("--no-shrink", "shrink", is_flag=True, flag_value=False, default=True, help="Leave failures as found.")
 @click.option(
-    "--shrink-time", metavar="X", type=duration, default="20s", show_default=True, help="To make one failure small."
+    "--shrink-time",
+    metavar="X",
+    type=duration,
+    help="To make one failure small.  [default: 20s, with --examples as long as it takes]",
 )
 @click.option("--strict", is_flag=True, help="A failed should fails the run too.")
 @click.option("--strict-server", is_flag=True, help="Count faults that are known of the server's package.")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from rlmesh_trio.conformance.settings import DEEP, DEFAULT, QUICK, Settings
+from rlmesh_trio.conformance.settings import DEEP, DEFAULT, QUICK, SHRINKING, Settings
 
 __all__ = ("ProjectCommand", "names", "reset_option", "settings_from", "tolerance")
 
@@ -46,9 +46,12 @@ def settings_from(options: Mapping[str, Any]) -> Settings:
     given = [name for name, value in budgets.items() if value]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other: each says how long to test")
-    # Who says how many cases there are wants all of them: then the time is only there to end what hangs.
-    unhurried = budgets["--deep"] or (chosen.get("examples") and not budgets["--quick"])
+    # Who says how many cases there are wants all of them, and small: then the time is only there to end what hangs.
+    counted = chosen.get("examples") is not None
+    unhurried = budgets["--deep"] or (counted and not budgets["--quick"])
     time = budgets["--time"] or (QUICK if budgets["--quick"] else DEEP if unhurried else DEFAULT)
+    if chosen.get("shrink_time") is None:
+        chosen["shrink_time"] = DEEP if counted else SHRINKING
     for several in ("only", "skip", "ignored_leaves", "ignored_infos"):
         chosen[several] = tuple(name for listed in chosen[several] for name in listed)
     chosen |= {"time": time, "options": tuple(chosen["options"])}

@@ -7,12 +7,13 @@ from typing import Any, Literal, Self
 
 import attrs
 
-__all__ = ("DEEP", "DEFAULT", "QUICK", "Settings")
+__all__ = ("DEEP", "DEFAULT", "QUICK", "SHRINKING", "Settings")
 
 QUICK = 9.0
 """A run of the program shall be over in ten seconds, all told."""
 DEFAULT = 60.0
 DEEP = 900.0
+SHRINKING = 20.0
 _SECONDS_AN_EXAMPLE = 3.0
 _FEWEST_EXAMPLES = 4
 
@@ -42,7 +43,7 @@ class Settings:
     seed: int | None = None
     max_fail: int | None = None
     shrink: bool = True
-    shrink_time: float = 20.0
+    shrink_time: float = SHRINKING
     strict: bool = False
     strict_server: bool = False
     token: str | None = attrs.field(default=None, repr=False)

@@ -180,6 +180,16 @@ def test_a_tolerance_is_in_units_of_the_last_place() -> None:
     assert tolerance("ulp=4") == 4
 
 
+def test_with_a_number_of_examples_the_time_ends_only_what_hangs() -> None:
+    given = {"only": (), "skip": (), "ignored_leaves": (), "ignored_infos": (), "options": ()}
+    given |= {"time": None, "quick": False, "deep": False}
+    hurried, counted = (settings_from({**given, "examples": examples}) for examples in (None, 3))
+    assert (hurried.time, hurried.shrink_time) == (60.0, 20.0)
+    assert (counted.time, counted.shrink_time) == (900.0, 900.0)
+    chosen = settings_from({**given, "examples": 3, "time": 5.0, "shrink_time": 1.0})
+    assert (chosen.time, chosen.shrink_time) == (5.0, 1.0)
+
+
 def test_settings_follow_the_options() -> None:
     given = {"only": (("a", "b"), ("c",)), "skip": (), "ignored_leaves": (), "ignored_infos": (), "options": ()}
     settings = settings_from({"time": None, "quick": True, "deep": False, "seed": None, **given})
