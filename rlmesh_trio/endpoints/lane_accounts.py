@@ -15,7 +15,7 @@ from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EpisodeRecord, Metadata
 from rlmesh_trio.spec import AutoresetMode
 
-__all__ = ("EpisodeAccounts", "InfosOf", "lane_infos")
+__all__ = ("EpisodeAccounts", "InfosOf", "fanned_infos", "lane_infos")
 
 InfosOf = Callable[[int], Metadata]
 
@@ -102,6 +102,11 @@ class EpisodeAccounts:
                 self._open[lane] = None
                 self._rolling[lane] = self._restarts
         return completed
+
+
+def fanned_infos(infos: Sequence[Metadata], told: Sequence[bool]) -> Metadata:
+    """The infos of several lanes in one: each lane's own as ``final_info``, and which are *told* beside it."""
+    return {"final_info": list(infos), "_final_info": list(told)}
 
 
 def lane_infos(infos: Metadata, lane: int, lanes: int) -> Metadata:

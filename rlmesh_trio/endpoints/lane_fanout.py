@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from rlmesh_trio.endpoints.env_hosts import HostReply
+from rlmesh_trio.endpoints.lane_accounts import fanned_infos
 from rlmesh_trio.endpoints.lane_workers import LaneWorker
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, SessionError, SpaceError
 from rlmesh_trio.messages import Leaves, Metadata
@@ -120,7 +121,7 @@ def _joined(replies: Sequence[HostReply], observations: SpaceCodec, started: int
         rewards,
         terminated,
         truncated,
-        {"final_info": [reply.infos for reply in replies], "_final_info": ended},
+        fanned_infos([reply.infos for reply in replies], ended),
         decoded - started,
         called - decoded,
         perf_counter_ns() - called,

@@ -16,7 +16,7 @@ import trio
 from rlmesh_trio.editions import CURRENT_EDITION
 from rlmesh_trio.endpoints.conformance import Conformance
 from rlmesh_trio.endpoints.env_hosts import HostReply, only_lanes
-from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, lane_infos
+from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, fanned_infos, lane_infos
 from rlmesh_trio.endpoints.lane_fanout import close_lanes, open_lanes, reset_lanes, step_lanes
 from rlmesh_trio.endpoints.lane_process import ProcessWorker
 from rlmesh_trio.endpoints.lane_workers import InlineWorker, LaneWorker, ThreadWorker
@@ -141,7 +141,7 @@ class LocalEnv:
         )
 
     async def _reset_some(self, lanes: Sequence[int], seeds: Sequence[int], options: Metadata | None) -> HostReply:
-        """Reset *lanes* of a lockstep vector; the observation's rows are theirs, the infos the whole vector's."""
+        """Reset *lanes* of a lockstep vector; the rows of the observation and the infos are theirs."""
         if not self._reset_whole:
             raise EndpointError(
                 "INVALID_ACTION", "a vector env has to be reset whole before some of its lanes are", True
@@ -150,7 +150,9 @@ class LocalEnv:
         reply = await self._workers[0].reset(*only_lanes(lanes, width, seeds, options))
         rows = self._observations.split(reply.observation, [1] * width)
         own = self._observations.concatenate([rows[lane] for lane in lanes], [1] * len(lanes))
-        return reply._replace(observation=own)
+        infos = [lane_infos(reply.infos, lane, width) for lane in lanes]
+        told = infos[0] if len(lanes) == 1 else fanned_infos(infos, [True] * len(lanes))
+        return reply._replace(observation=own, infos=told)
 
     async def step(self, action: Leaves, target: StepTarget) -> EnvReply:
         """Step the named lanes, or all, with one row of *action* each."""

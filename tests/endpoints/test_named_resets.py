@@ -50,7 +50,7 @@ async def test_the_named_lanes_start_over_and_the_others_go_on() -> None:
 
         reply = await env.reset(ResetRequest((30, 10), {"trial_index": [7, 8]}, 0, (2, 0), ("c2", "a2")))
         assert observed(env, reply, 2).tolist() == [[0, -1, 2], [0, -1, 0]]
-        assert np.asarray(cast("Any", reply.infos)["_lane"]).tolist() == [True, False, True]
+        assert reply.infos == {"final_info": [{"lane": 2}, {"lane": 0}], "_final_info": [True, True]}
         assert resets(made) == [
             [(1, None), (10, {"trial_index": [7, 8]})],
             [(2, None)],

@@ -104,9 +104,7 @@ async def test_a_vector_whose_lanes_are_reset_by_name(tmp_path: Path) -> None:
     await acted(a, b, live(whole))
     assert same(a, b)
     await acted(a, c, live(lanes=2), force=True)
-    assert judged(a, c, ignored=["info"]).divergences == (), (
-        "each episode stands for itself, and plays on lanes as well"
-    )
+    assert judged(a, c).divergences == (), "each episode stands for itself, and plays on lanes as well"
     await record(tmp_path / "d")
     with pytest.raises(NotReplayable, match="moves its 3 lanes together"):
         await acted(tmp_path / "d", tmp_path / "e", live(whole), force=True)

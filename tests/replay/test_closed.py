@@ -116,7 +116,7 @@ async def test_a_vector_whose_lanes_are_reset_by_name(tmp_path: Path) -> None:
     assert same(c, d)
     await closed(c, e, live(vector), episodes=[3, 8])
     assert ordinals(e) == [3, 8]
-    assert judged(c, e, episodes=[3, 8], ignored=["info"]).equal
+    assert judged(c, e, episodes=[3, 8]).equal
 
 
 async def test_another_policy_is_a_difference(tmp_path: Path) -> None:
