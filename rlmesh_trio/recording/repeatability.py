@@ -21,4 +21,9 @@ def why_not_repeatable(header: Header) -> tuple[str, ...]:
             "its env restarts lanes without a seed (by=lane): it repeats lane by lane and not by episode, with "
             f"{lanes} lane{'s' * (lanes != 1)} only"
         )
+    if settings.get("prefetch_lead") and header.seed_rule == "by=lane":
+        found.append(
+            "its env restarts lanes while the model is asked ahead: which answers still count hangs on time, so play "
+            "without prefetch"
+        )
     return tuple(found)

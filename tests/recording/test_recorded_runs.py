@@ -285,3 +285,6 @@ def test_why_a_run_need_not_repeat() -> None:
     )
     (by_lane,) = why_not_repeatable(attrs.evolve(seeded, seed_rule="by=lane"))
     assert by_lane.endswith("with 2 lanes only")
+    ahead = attrs.evolve(seeded, seed_rule="by=lane", settings={"prefetch_lead": 1})
+    assert why_not_repeatable(ahead)[1].endswith("play without prefetch")
+    assert why_not_repeatable(attrs.evolve(ahead, seed_rule="by=slot")) == ()
