@@ -6,6 +6,7 @@ import attrs
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply
+from rlmesh_trio.recording.digests import ordered_spec
 from rlmesh_trio.recording.errors import RecordingError
 from rlmesh_trio.recording.reader import Recording, open_recording
 from rlmesh_trio.recording.records import EpisodeEntry, Footer, Header, Tick
@@ -37,7 +38,7 @@ def canon(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Footer:
 
 def _canonical(header: Header) -> Header:
     return Header(
-        contract=attrs.evolve(header.contract, num_envs=1),
+        contract=attrs.evolve(header.contract, num_envs=1, encoded_spec=ordered_spec(header.contract)),
         level="full" if header.level == "full" else "digest",
         workflow_edition=header.workflow_edition,
         base_seed=header.base_seed,

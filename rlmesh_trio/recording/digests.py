@@ -7,6 +7,7 @@ vector form. Infos are taken in the wire's value types, keys sorted, without wha
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.editions import RETAINED_EDITIONS
 from rlmesh_trio.errors import ProtocolError, SpaceError
 from rlmesh_trio.messages import Leaf, Leaves, Metadata, MetaValue
@@ -15,8 +16,10 @@ from rlmesh_trio.spaces import codec_for
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.spec import ValueSpace
 from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
+from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
+from rlmesh_trio.wire.strict import encode, relay_field
 
-__all__ = ("SESSION_ENTRIES", "Digester", "RowCutter", "lane_infos", "sorted_infos")
+__all__ = ("SESSION_ENTRIES", "Digester", "RowCutter", "lane_infos", "ordered_spec", "sorted_infos")
 
 SESSION_ENTRIES: Final = (
     "episode.t",
@@ -164,3 +167,13 @@ def _sorted_value(value: MetaValue, ignored: tuple[str, ...], path: str) -> Meta
     if isinstance(value, list):
         return [_sorted_value(item, ignored, path) for item in value]
     return value
+
+
+def ordered_spec(contract: EnvContract) -> bytes:
+    """The env's encoded spec with its metadata in order of keys: a server may write them in another order each time."""
+    spec = core.EnvSpec(id=contract.env_id)
+    spaces = {"action_space": contract.action_space, "observation_space": contract.observation_space}
+    for name, space in spaces.items():
+        if space is not None:
+            relay_field(spec, name, space.encoded)
+    return encode(relay_field(spec, "metadata", encode_metadata(sorted_infos(plain_metadata(contract.metadata)))))

@@ -18,7 +18,7 @@ from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.observers.extras import load_extra
 from rlmesh_trio.recording.decision_codec import encode_batch, encode_decision
-from rlmesh_trio.recording.digests import Digester
+from rlmesh_trio.recording.digests import Digester, ordered_spec
 from rlmesh_trio.recording.errors import RecordingError
 from rlmesh_trio.recording.ledger import Ledger
 from rlmesh_trio.recording.mcap_file import McapFile
@@ -101,7 +101,7 @@ class RecordingWriter:
         for topic, message in CHANNELS.items():
             described = (schemas / f"{message}.binpb").read_bytes()
             channels[topic] = mcap.add_channel(topic, f"{PROFILE}.{message}", described)
-        header = encode_header(self.header, self._digester.digest(self.header.contract.encoded_spec))
+        header = encode_header(self.header, self._digester.digest(ordered_spec(self.header.contract)))
         mcap.add(channels["/run"], 0, header)
         mcap.flush()
         return channels

@@ -14,6 +14,7 @@ from rlmesh_trio.contract import AutoresetMode, ValueSpace
 from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.recording import Decision, Episode, Header, Mishap, Recording, Row
+from rlmesh_trio.recording.digests import ordered_spec
 from rlmesh_trio.recording.records import DIGEST_BYTES
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.spaces.leaf_values import leaf_name, leaf_value
@@ -98,7 +99,7 @@ def show_run(recording: Recording) -> RunShown:
     latest = {episode.ordinal: episode for episode in attempts}
     return RunShown(
         header=recording.header,
-        contract_digest=recording.digester.digest(recording.header.contract.encoded_spec),
+        contract_digest=recording.digester.digest(ordered_spec(recording.header.contract)),
         ticks=spans[-1].last if footer is None else footer.ticks,
         episodes=tuple(latest[ordinal] for ordinal in sorted(latest)),
         given_up=tuple(episode for episode in attempts if latest[episode.ordinal] is not episode),

@@ -24,7 +24,9 @@ from rlmesh_trio.recording import (
 )
 from rlmesh_trio.recording.message_codec import encode_episode
 from rlmesh_trio.recording.tick_codec import encode_tick
-from tests.recording.plays import DICT, Op, contract_of, plays, record, recorded
+from rlmesh_trio.replay.shown import show_run
+from rlmesh_trio.spaces import contract_from_gymnasium
+from tests.recording.plays import BOX, DICT, Op, contract_of, plays, record, recorded
 
 LEVELS = st.sampled_from(["digest", "full", "ring=2"])
 
@@ -98,6 +100,26 @@ def test_entries_are_read_as_they_were_written(play: tuple[int, list[Op]], full:
     assert sorted(map(encode_episode, (e for e in entries if isinstance(e, Episode)))) == sorted(ended)
     decided = [entry for entry in entries if isinstance(entry, Decision)]
     assert [(entry.tick, entry.unix_ns) for entry in decided] == [(number, number) for number in range(1, len(ops) + 1)]
+
+
+def test_the_order_in_which_a_server_tells_of_itself_is_in_no_canonical_form(tmp_path: Path) -> None:
+    """rlmesh writes the entries of its metadata in another order each time it is asked."""
+    metadata = [{"fps": 4, "modes": {"a": 1, "b": [2]}}, {"modes": {"b": [2], "a": 1}, "fps": 4}]
+    forms: set[bytes] = set()
+    digests: set[bytes] = set()
+    for number, told in enumerate(metadata):
+        contract = contract_from_gymnasium(
+            DICT, BOX, env_id="Toy-v0", metadata=told, num_envs=1, autoreset_mode=3, render_mode=""
+        )
+        path = tmp_path / str(number)
+        recorded(path, [], Header(contract=contract))
+        canon(path, tmp_path / "canon")
+        forms.add((tmp_path / "canon").read_bytes())
+        with open_recording(path) as recording:
+            assert recording.header.contract.encoded_spec == contract.encoded_spec, "the file has it as it came"
+            digests.add(show_run(recording).contract_digest)
+    assert len(forms) == 1
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("level", ["digest", "full", "ring=3"])
