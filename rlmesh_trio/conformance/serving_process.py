@@ -1,7 +1,7 @@
 """A process that serves an env: started with a source, ended when it is no longer wanted, or with its parent.
 
-Starting an interpreter takes most of a second, so two are kept that fork a process for each start, the second one from
-the time when it will be needed. They take turns: what hangs on an interpreter's hash seed differs between processes.
+Starting an interpreter takes most of a second, so two are kept that fork a process for each start. They take turns:
+what hangs on an interpreter's hash seed differs between processes.
 """
 
 import os
@@ -50,10 +50,9 @@ class ServingProcess:
     async def start(self) -> None:
         """Start the process and wait until it serves. Raises :exc:`ConnectError` that says why it does not."""
         order = self._order()
-        # It warms up while the one before it serves.
-        while len(self._nests) <= max(_turn(self._starts), _turn(self._starts + 1)):
+        while len(self._nests) < _NESTS:
             self._nests.append(await _Nest.open(self._nursery, self.stderr))
-        nest = self._nests[_turn(self._starts)]
+        nest = self._nests[max(0, self._starts - 1) % _NESTS]
         self._starts += 1
         try:
             with trio.fail_after(_START_LIMIT):
@@ -97,11 +96,6 @@ class ServingProcess:
                 "name it as module:factory"
             ) from failure
         return struct.pack("<Q", len(pickled)) + pickled
-
-
-def _turn(start: int) -> int:
-    """Whose turn it is at this start, the first being 0: the first interpreter has two."""
-    return max(0, start - 1) % _NESTS
 
 
 class _Nest:

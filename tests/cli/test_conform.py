@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlmesh_trio.cli.conform_settings import reset_option, settings_from, tolerance
-from rlmesh_trio.conformance import first_look
+from rlmesh_trio.conformance import first_look, serving_process
 from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.registry import CHECKS
 from tests.cli.program import LIMIT, Ran, run, started
@@ -27,6 +27,12 @@ def registry() -> Generator[None]:
     yield
     CHECKS.clear()
     CHECKS.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _one_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one is for restarts, of which there are none here."""
+    monkeypatch.setattr(serving_process, "_NESTS", 1)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from rlmesh_trio.conformance import serving_process
 from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.reports.html import html_text
 from rlmesh_trio.conformance.reports.json import json_text
@@ -26,6 +27,7 @@ KINDS = ("json", "junit", "html")
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr(serving_process, "_NESTS", 1)  # the second one is for restarts, of which there are none here
     load_checks()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import trio
 
+from rlmesh_trio.conformance import serving_process
 from rlmesh_trio.conformance.blob import BlobError, decode_blob, encode_blob
 from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.outcome import TargetOutcome
@@ -145,7 +146,8 @@ def test_a_failure_of_the_protocol_is_seen_again_in_three_ways(
     trio.run(twice)
 
 
-def test_pictures_are_seen_again_in_four_ways(tmp_path: Path) -> None:
+def test_pictures_are_seen_again_in_four_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_process, "_NESTS", 1)  # nothing is started again
     check, source = "render.frame", f"{PLANTED}.render:Grows"
     outcome = run_of(check, ServedTarget(source), 1)
     told = reproductions_of(outcome, folder=tmp_path).found[check, source]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import trio
 
+from rlmesh_trio.conformance import serving_process
 from rlmesh_trio.conformance.facts import facts_of, package_of, unreadable_facts
 from rlmesh_trio.conformance.lab import open_lab
 from rlmesh_trio.conformance.scripts import Reset, Script, Step
@@ -32,6 +33,12 @@ def talking() -> Any:
 
 def dying() -> Any:
     os._exit(3)
+
+
+@pytest.fixture
+def one_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second one to take turns with: to start one takes long."""
+    monkeypatch.setattr(serving_process, "_NESTS", 1)
 
 
 def test_what_a_target_is_follows_from_its_name() -> None:
@@ -58,6 +65,7 @@ def test_what_is_no_target_is_refused_in_one_line(named: str, lanes: int | None,
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.usefixtures("one_interpreter")
 async def test_an_env_is_served_by_a_process_that_can_be_killed_and_started_again() -> None:
     target = ServedTarget(COUNTING, lanes=2)
     async with target.running():
@@ -76,6 +84,7 @@ async def test_an_env_is_served_by_a_process_that_can_be_killed_and_started_agai
     assert target.ended
 
 
+@pytest.mark.usefixtures("one_interpreter")
 async def test_a_factory_that_is_no_name_goes_to_the_process_as_well(tmp_path: Path) -> None:
     marker = tmp_path / "made"
 
@@ -89,6 +98,7 @@ async def test_a_factory_that_is_no_name_goes_to_the_process_as_well(tmp_path: P
     assert target.name.endswith("make")
 
 
+@pytest.mark.usefixtures("one_interpreter")
 @pytest.mark.parametrize(
     ("factory", "why"),
     [
@@ -106,6 +116,7 @@ async def test_an_env_that_cannot_be_served_is_told_in_one_line(factory: str, wh
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.usefixtures("one_interpreter")
 async def test_what_the_process_writes_is_kept() -> None:
     target = ServedTarget(f"{__name__}:talking")
     async with target.running():
@@ -191,6 +202,7 @@ def test_a_server_whose_contract_cannot_be_read_has_no_spaces() -> None:
     assert facts.served
 
 
+@pytest.mark.usefixtures("one_interpreter")
 async def test_a_played_script_is_the_same_here_and_there() -> None:
     script = Script(1, (Reset((3,)), Step(((b"\x01" + bytes(7),),))))
     target = ServedTarget(COUNTING)
