@@ -74,7 +74,7 @@ def run_command(file: str, document: JsonOutput | None, quiet: bool, debug: bool
     """Play the recording FILE again, and say whether the same happens; if not, where first, by how much, and why.
 
     \b
-      replay FILE ENV --model M   the run: same seeds and settings, env and model live
+      replay FILE ENV --model M   the run: same seeds and settings, both live
       replay FILE ENV             the recorded actions into the env
       replay FILE --model M       the recorded observations into the model
                                   (run --record-level full)

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 import attrs
-import trio
 
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.recording.errors import RecordingError
@@ -33,14 +32,15 @@ Mode = Literal["i", "ii", "iii"]
 class Played:
     """One play: its recording at ``path``, and how it compares with the one it is of.
 
-    Of a play that was broken off, by ``failure`` or by whoever cancelled it, the comparison has the episodes that were
-    begun.
+    One that was broken off, by ``failure`` or by whoever cancelled it, is not ``whole``: the comparison has the
+    episodes that were begun.
     """
 
     mode: Mode
     path: str
     comparison: Comparison
     failure: SessionError | None = None
+    whole: bool = True
 
     @property
     def differs(self) -> bool:
@@ -57,8 +57,9 @@ class Played:
 class Plays:
     """Plays of *recording* with what is *live*, each a file in the empty *folder*.
 
-    The first of them is written to *keep*, if that is named, which must not be there yet. *level* is by default ``full`` for a recording that is, else ``digest``. *lanes* are those of runs played whole.
-    What is compared, and by which standard, is as in :func:`~rlmesh_trio.replay.comparing.compare`.
+    The first of them is written to *keep*, if that is named, which must not be there yet. *level* is by default
+    ``full`` for a recording that is, else ``digest``. *lanes* are those of runs played whole. What is compared, and by
+    which standard, is as in :func:`~rlmesh_trio.replay.comparing.compare`.
     """
 
     recording: Recording
@@ -147,7 +148,7 @@ class Plays:
             if broken is None:
                 raise
             return attrs.evolve(broken, failure=failure)
-        except trio.Cancelled:
+        except BaseException:  # A cancellation comes alone, or in a group of them.
             self.interrupted = self._cut(mode, path, episodes)
             raise
         return Played(mode=mode, path=path, comparison=self._compared(path, episodes))
@@ -161,7 +162,7 @@ class Plays:
             return None
         if not began:
             return None
-        return Played(mode=mode, path=path, comparison=self._compared(path, sorted(began)))
+        return Played(mode=mode, path=path, comparison=self._compared(path, sorted(began)), whole=False)
 
     def _compared(self, path: str, episodes: Sequence[int] | None) -> Comparison:
         with open_recording(path) as now:

@@ -193,6 +193,9 @@ def _after(divergence: Divergence) -> Iterator[str]:
         yield f"{word}{step.step} {_furthest(step)}"
         word = ""
     ends, steps, returns = divergence.ends, divergence.steps, divergence.returns
+    if "interrupted" in ends:
+        yield f"step {min(steps)} is as far as both go"
+        return
     if ends[0] != ends[1]:
         yield f"end {ends[0]} -> {ends[1]}"
     if steps[0] != steps[1]:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from tests.replay.playing import record
 
-FIRST_SEED = 101
+TIRED_AFTER = 15
 LEAF = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
@@ -152,3 +152,16 @@ def whimsical(observations: Any) -> Any:
 async def record_walk(path: Path, policy: object = steady, *, env: object = Walker, **fields: Any) -> None:
     """Record nine episodes of a run in which nothing is planted, unless *env* or *policy* say so."""
     await record(path, env, policy, **fields)
+
+
+class Tired:
+    """A policy over rows that fails in its sixteenth."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def predict(self, observation: Any) -> int:
+        self.asked += 1
+        if self.asked > TIRED_AFTER:
+            raise RuntimeError("too tired")
+        return int(1 - np.sign(observation["qpos"][0]))
