@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 LEROBOT := .venv-lerobot
 LEROBOT_STAMP := $(LEROBOT)/.installed
 
-.PHONY: demo test test-lerobot unit soak lint type proto proto-check bench clean
+.PHONY: demo test test-lerobot unit conform-matrix soak lint type proto proto-check bench clean
 
 demo: $(STAMP)
 	$(BIN)/rlmesh-trio run CartPole-v1 --episodes 64 --lanes 8 --seed 7
@@ -18,6 +18,9 @@ unit: $(STAMP)
 # LeRobot brings torch (some gigabytes) and other versions of packages than the lock's.
 test-lerobot: $(LEROBOT_STAMP)
 	$(LEROBOT)/bin/python -m pytest -W ignore tests/lerobot_loader/load_with_lerobot.py
+
+conform-matrix: $(STAMP)
+	$(BIN)/python -W ignore -m tests.conformance.gym_matrix
 
 soak: $(STAMP)
 	$(BIN)/python -m rlmesh_trio.testing.soak
