@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rlmesh_trio.conformance import serving_process
 from rlmesh_trio.conformance.blob import encode_blob
 from rlmesh_trio.conformance.catalogue import load_checks
 from rlmesh_trio.conformance.registry import CHECKS
@@ -37,6 +38,7 @@ def _checks_as_they_were(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr(serving_process, "_NESTS", 1)  # one interpreter forks all processes: to start one takes long
 
 
 def conform(capsys: pytest.CaptureFixture[str], *args: str) -> Ran:

@@ -37,11 +37,16 @@ SEEDS = "seed.reset-repeatable or seed.trace-repeatable or lanes.permute"
 QUICK = ("--rlmesh-seed", "1", "--rlmesh-time", "30s", "--rlmesh-examples", "1", "-p", "no:trio")
 
 
+# One interpreter forks the servers, instead of two by turns: to start one takes longest of all.
+CONFTEST = "from rlmesh_trio.conformance import serving_process\nserving_process._NESTS = 1\n"
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with a sound env and one with a fault."""
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     pytester.makepyfile(envs=ENVS)
+    pytester.makeconftest(CONFTEST)
     return pytester
 
 
@@ -50,6 +55,7 @@ def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
 
 
 def test_a_run_without_it_loads_nothing_and_tests_are_skipped_without_a_target(project: pytest.Pytester) -> None:
+    (project.path / "conftest.py").unlink()
     project.makepyfile(
         test_it="""
         import sys
