@@ -123,11 +123,11 @@ def test_a_fixture_for_the_target_and_tests_of_ones_own(project: pytest.Pytester
             return {"served": served("envs:Walk", lanes=2), "here": Walk, "faulty": "envs:Unseeded"}[request.param]
 
         def test_seeds(conform):
-            findings = conform.check("seed.reset-repeatable", time="2s")
+            findings = conform.check("seed.reset-repeatable", time="20s")
             assert [one.check for one in findings] == ["seed.reset-repeatable"]
 
         def test_lanes(conform):
-            conform.check("lanes.permute", time=2)
+            conform.check("lanes.permute", time=20)
 
         def test_no_such_check(conform):
             with pytest.raises(Exception, match="there is no check 'nothing'"):
