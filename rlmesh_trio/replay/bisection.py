@@ -20,7 +20,7 @@ MOST_PLAYS: Final = 60
 MOST_STEPS: Final = 10
 """How many steps are played in all, at most, as a multiple of the recorded run's."""
 
-CauseKind = Literal["alone", "after", "recorded after", "unknown"]
+CauseKind = Literal["alone", "after", "recorded after", "lasting", "unknown"]
 Spoils = Callable[[Sequence[int]], Awaitable[bool]]
 """Whether an episode played after these differs from the recorded one."""
 
@@ -30,9 +30,12 @@ class Cause:
     """What an episode that differs hangs on.
 
     ``alone``: it differs also by itself. ``after``: it differs after ``episodes`` and not by itself. ``recorded
-    after``: it differs by itself, and is as recorded after ``episodes``. ``unknown``: it does not differ again,
-    whatever it was played after. ``same_lane`` says that ``episodes`` were on its lane, ``is_smallest`` that each of
-    them is needed, and ``plays`` how many it took to find out.
+    after``: it differs by itself, and is as recorded after ``episodes``. ``lasting``: after ``episodes`` it does
+    otherwise than before, and goes on to do so by itself, because what they left outlives a play. ``unknown``: it does
+    not differ again, whatever it was played after.
+
+    ``same_lane`` says that ``episodes`` were on its lane, ``is_smallest`` that each of them is needed, and ``plays``
+    how many it took to find out.
     """
 
     kind: CauseKind
@@ -136,6 +139,8 @@ class _Search:
         """The smallest part of the first of *ways* that does it at all."""
         for candidates, same_lane in ways:
             if self.may_go_on() and await does(candidates):
+                if await does(()):
+                    return Cause("lasting", candidates, same_lane, is_smallest=False, plays=self.count)
                 found, is_smallest = await smallest_cause(candidates, does, self.may_go_on)
                 return Cause(kind, found, same_lane, is_smallest, self.count)
         return Cause("unknown", plays=self.count)

@@ -117,6 +117,9 @@ def _cause_line(cause: Cause, ordinal: int) -> str:
             told = (
                 f"episode {ordinal} is as recorded only after {after}{lane}{cut}: something carried over when recorded"
             )
+        case "lasting":
+            told = f"episode {ordinal} does otherwise once others were played, and from then on also by itself:"
+            told += " what carries over outlives a play; start the env's server anew"
         case "unknown":
             told = (
                 f"episode {ordinal} is as recorded by itself and after those before it: it does not differ every time"

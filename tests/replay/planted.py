@@ -81,14 +81,14 @@ class Greedy(Walker):
 
 
 class Worn(Walker):
-    """What it went through in its second episode shows in its seventh."""
+    """What it went through in its second episode shows in its seventh, and is over then."""
 
     is_worn = False
 
     def before(self) -> None:
         self.is_worn |= self.ordinal == 2
         if self.is_worn and self.at(7, 1):
-            self.qvel = self.qvel + np.float32(0.5)
+            self.is_worn, self.qvel = False, self.qvel + np.float32(0.5)
 
 
 class Rounding(Walker):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
 from rlmesh_trio.recording import open_recording
@@ -145,6 +146,25 @@ async def test_a_recorded_episode_that_was_spoiled(tmp_path: Path) -> None:
     await record_walk(tmp_path / "a", env=planted.Worn)
     found = await judged(tmp_path / "a", live(planted.Worn), lanes=9)
     assert found.cause == Cause("recorded after", (2,), same_lane=True, plays=found.cause.plays if found.cause else 0)
+
+
+async def test_what_outlives_a_play_cannot_be_bisected(tmp_path: Path) -> None:
+    marks: list[str] = []
+
+    class Scarred(planted.Walker):
+        """Heals once."""
+
+        def before(self) -> None:
+            if self.at(2, 1):
+                marks.append("worn")
+            if self.at(7, 1) and "worn" in marks:
+                self.qvel = self.qvel + np.full(3, 0.5, np.float32)
+                if "healed" not in marks:
+                    marks[:] = ["healed"]
+
+    await record_walk(tmp_path / "a")
+    found = await judged(tmp_path / "a", live(Scarred))
+    assert found.cause == Cause("lasting", (1, 2, 3, 4, 5, 6), same_lane=True, is_smallest=False, plays=3)
 
 
 async def test_another_contract_is_told_before_anything_is_played(tmp_path: Path) -> None:
