@@ -5,14 +5,14 @@ import os
 import sys
 import time
 from io import FileIO
-from typing import Final
+from typing import IO, Any, Final
 
 from rlmesh_trio.errors import InvalidSpec
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ("LineFile", "check_place")
+__all__ = ("LineFile", "check_place", "locked_elsewhere")
 
 logger = logging.getLogger("rlmesh_trio")
 
@@ -34,6 +34,21 @@ def check_place(path: str, what: str) -> None:
         raise InvalidSpec(f"{what} {path} cannot be written: it is write-protected")
 
 
+def locked_elsewhere(stream: IO[Any] | FileIO) -> bool:
+    """Lock the file of *stream* for as long as it is open; whether another one has it locked, and this one not.
+
+    Not every file system knows locks: where none can be had, nobody has one.
+    """
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            logger.debug("%s cannot be locked: %s", stream.name, error)
+    return False
+
+
 class LineFile:
     """The file *path*, a *what*, made if need be and locked while it is open.
 
@@ -52,21 +67,9 @@ class LineFile:
             self._stream = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+")
         except OSError as error:
             raise self._refusal(error) from error
-        try:
-            self._lock()
-        except BaseException:
+        if locked_elsewhere(self._stream):
             self._stream.close()
-            raise
-
-    def _lock(self) -> None:
-        """Refuse a file that another process has locked. Not every file system knows locks."""
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InvalidSpec(f"{self._name} is being written by another run") from None
-            except OSError as error:
-                logger.debug("%s cannot be locked: %s", self._name, error)
+            raise InvalidSpec(f"{self._name} is being written by another run")
 
     def read(self) -> bytes:
         """The whole content."""

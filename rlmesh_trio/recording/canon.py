@@ -6,12 +6,12 @@ import attrs
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply
+from rlmesh_trio.recording.appearing import appearing
 from rlmesh_trio.recording.digests import ordered_spec
 from rlmesh_trio.recording.errors import RecordingError
 from rlmesh_trio.recording.reader import Recording, open_recording
 from rlmesh_trio.recording.records import EpisodeEntry, Footer, Header, Tick
 from rlmesh_trio.recording.rows import Row
-from rlmesh_trio.recording.writer import RecordingWriter
 
 __all__ = ("canon",)
 
@@ -21,12 +21,12 @@ def canon(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Footer:
 
     Left out are decisions, earlier attempts, ids, requests that were never answered, and of the header what does not
     decide the run. The run root stays what it was. Raises :exc:`RecordingError` for a file that cannot be read to its
-    end, and when *out* cannot be written or is *path* itself.
+    end, and when *out* cannot be written or is *path* itself; *out* stays as it is then.
     """
     with open_recording(path) as recording:
         if os.path.exists(out) and os.path.samefile(path, out):
             raise RecordingError(os.fspath(out), "its canonical form cannot be written in place; name another file")
-        with RecordingWriter(out, _canonical(recording.header)) as writer:
+        with appearing(out, _canonical(recording.header)) as writer:
             for ordinal in sorted(recording.entries):
                 entry = recording.entries[ordinal]
                 for row in recording.rows(ordinal):

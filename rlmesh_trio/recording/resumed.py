@@ -5,6 +5,7 @@ import time
 
 import attrs
 
+from rlmesh_trio.recording.appearing import appearing
 from rlmesh_trio.recording.reader import Recording, open_recording
 from rlmesh_trio.recording.records import Header, Mishap
 from rlmesh_trio.recording.writer import RecordingWriter
@@ -56,22 +57,13 @@ def continue_recording(
 ) -> RecordingWriter:
     """A writer to *path* whose recording holds what the one at *earlier* does, its episodes under way broken off.
 
-    *path* may be *earlier* itself. It appears whole, in place of what was there: it is written as ``PATH.part``, and a
-    crash meanwhile loses nothing. Raises :exc:`RecordingError` when either file cannot be read or written.
+    *path* may be *earlier* itself. It appears whole, in place of what was there: a crash meanwhile loses nothing.
+    Raises :exc:`RecordingError` when either file cannot be read or written.
     """
-    place = os.path.realpath(path)
-    part = f"{place}.part"
-    with open_recording(earlier) as recording:
-        writer = RecordingWriter(part, header, chunk_seconds=chunk_seconds)
-        try:
-            writer.copy(recording)
-            writer.break_off()
-            writer.record_decision(time.time_ns(), Mishap("resumed", 0, 0, "", _elsewhere(recording, header)))
-            writer.move(place)
-        except BaseException:
-            writer.close()
-            os.unlink(part)
-            raise
+    with open_recording(earlier) as recording, appearing(path, header, chunk_seconds=chunk_seconds) as writer:
+        writer.copy(recording)
+        writer.break_off()
+        writer.record_decision(time.time_ns(), Mishap("resumed", 0, 0, "", _elsewhere(recording, header)))
     return writer
 
 

@@ -5,10 +5,10 @@ import os
 import attrs
 
 from rlmesh_trio.errors import ProtocolError
+from rlmesh_trio.recording.appearing import appearing
 from rlmesh_trio.recording.errors import RecordingError
 from rlmesh_trio.recording.reader import Entry, Recording, follow, open_recording
 from rlmesh_trio.recording.records import Episode, Footer, Tick
-from rlmesh_trio.recording.writer import RecordingWriter
 
 __all__ = ("Verification", "repair", "verify")
 
@@ -112,6 +112,6 @@ def repair(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Footer:
     with open_recording(path, by_index=False) as recording:
         if os.path.exists(out) and os.path.samefile(path, out):
             raise RecordingError(os.fspath(out), "it cannot be repaired in place; name another file")
-        with RecordingWriter(out, recording.header) as writer:
+        with appearing(out, recording.header) as writer:
             writer.copy(recording)
             return writer.finish()

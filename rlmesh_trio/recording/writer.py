@@ -17,6 +17,7 @@ import attrs
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.observers.extras import load_extra
+from rlmesh_trio.observers.line_file import locked_elsewhere
 from rlmesh_trio.recording.decision_codec import encode_batch, encode_decision
 from rlmesh_trio.recording.digests import Digester, ordered_spec
 from rlmesh_trio.recording.errors import RecordingError
@@ -45,6 +46,10 @@ _CHUNK_BYTES: Final = 256 * 1024
 _CHUNK_TICKS: Final = 512
 
 
+def _kept_as_it_is(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_TRUNC, 0o666)
+
+
 class RecordingWriter:
     """Writes the recording of *header* to *path*, over whatever is there; a context manager that finishes it.
 
@@ -53,8 +58,9 @@ class RecordingWriter:
     chunks: a chunk ends after 256 KiB, before the tick that follows *chunk_ticks* ticks, and with *chunk_seconds*
     before the first tick so long after the last chunk's end.
 
-    Every call is short and waits for nothing but the disk. Raises :exc:`RecordingError` when the file cannot be
-    written, :exc:`InvalidSpec` for a level that is none, and ``MissingExtra`` without the extra ``mcap``.
+    Every call is short and waits for nothing but the disk. The file is locked until it is closed. Raises
+    :exc:`RecordingError` when it cannot be written, or another writer has it open, :exc:`InvalidSpec` for a level that
+    is none, and ``MissingExtra`` without the extra ``mcap``.
     """
 
     def __init__(
@@ -82,10 +88,15 @@ class RecordingWriter:
         self._flushed_at = time.monotonic()
         load_extra("zstandard", extra="mcap", wanted_by="a recording")
         try:
-            self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115 - closed by close
+            self._file: BinaryIO = open(self.path, "wb", opener=_kept_as_it_is)  # noqa: SIM115 - closed by close
         except OSError as error:
             raise self._refusal(error) from error
+        if locked_elsewhere(self._file):
+            self.close()
+            raise RecordingError(self.path, "it is being written by another run")
         try:
+            if os.fstat(self._file.fileno()).st_size:
+                self._file.truncate()
             self._mcap = McapFile(self._file, profile=PROFILE, library="rlmesh_trio", chunk_bytes=_CHUNK_BYTES)
             self._channels = self._begin()
         except BaseException as error:
@@ -260,9 +271,10 @@ class RecordingWriter:
 
     def move(self, path: str) -> None:
         """Put the file, what was recorded so far being on the disk, in place of whatever is at *path*."""
-        self.flush()
         try:
-            os.fsync(self._file.fileno())
+            if not self._file.closed:
+                self.flush()
+                os.fsync(self._file.fileno())
             os.replace(self.path, path)
         except OSError as error:
             raise self._refusal(error) from error
