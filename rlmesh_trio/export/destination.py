@@ -28,6 +28,8 @@ def appearing_file(out: str | os.PathLike[str], source: str | os.PathLike[str], 
             raise ExportError(os.fspath(out), "it is the recording itself; name another file")
         if os.path.isdir(path):
             raise ExportError(os.fspath(out), "it is a folder, and this format is one file")
+        if not os.path.isfile(path):
+            raise ExportError(os.fspath(out), "it is no regular file")
         if not force:
             raise ExportError(os.fspath(out), "it is there already; --force replaces it")
     with _draft_of(out, path) as draft:

@@ -108,3 +108,15 @@ def test_a_failure_leaves_no_folder(tmp_path: Path) -> None:
     ):
         pass
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_is_neither_file_nor_folder_is_never_replaced(tmp_path: Path) -> None:
+    out, source = tmp_path / "out", tmp_path / "source"
+    os.mkfifo(out)
+    source.touch()
+    with (
+        pytest.raises(ExportError, match="out: it is no regular file"),
+        appearing_file(out, source, force=True) as draft,
+    ):
+        Path(draft).write_text("new")
+    assert out.is_fifo()
