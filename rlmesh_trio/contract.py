@@ -20,6 +20,7 @@ __all__ = (
     "LeafSpec",
     "PeerCeiling",
     "ValueSpace",
+    "autoreset_name",
     "declares_reset_option",
     "reset_options_for",
 )
@@ -51,6 +52,11 @@ class AutoresetMode(IntEnum):
     NEXT_STEP = 1
     SAME_STEP = 2
     DISABLED = 3
+
+
+def autoreset_name(mode: int) -> str:
+    """The name of an autoreset mode; ``unknown (N)`` for a number that has none."""
+    return AutoresetMode(mode).name if mode in tuple(AutoresetMode) else f"unknown ({mode})"
 
 
 @attrs.frozen

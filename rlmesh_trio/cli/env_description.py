@@ -7,6 +7,7 @@ import attrs
 import click
 
 from rlmesh_trio.cli.space_table import LeafRow, leaf_rows
+from rlmesh_trio.contract import autoreset_name
 from rlmesh_trio.editions import RETAINED_EDITIONS
 from rlmesh_trio.endpoints.remote_env import ServedEnv
 from rlmesh_trio.messages import MetaValue
@@ -57,7 +58,7 @@ def description_of(name: str, env: DescribedEnv) -> EnvDescription:
         env_id=contract.env_id,
         width=contract.num_envs,
         driven=_driven(contract, env.subset_step),
-        autoreset_mode=_mode_name(contract.autoreset_mode),
+        autoreset_mode=autoreset_name(contract.autoreset_mode),
         render_mode=contract.render_mode,
         observation_space=_leaves(contract.observation_space),
         action_space=_leaves(contract.action_space),
@@ -73,10 +74,6 @@ def description_of(name: str, env: DescribedEnv) -> EnvDescription:
 
 def _leaves(space: ValueSpace | None) -> list[LeafRow] | None:
     return None if space is None else leaf_rows(space)
-
-
-def _mode_name(mode: int) -> str:
-    return AutoresetMode(mode).name if mode in tuple(AutoresetMode) else f"unknown ({mode})"
 
 
 def _driven(contract: EnvContract, subset_step: bool) -> str:

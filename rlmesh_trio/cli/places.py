@@ -12,12 +12,19 @@ from rlmesh_trio.one_call import ResolvableModel, RunnableEnv
 from rlmesh_trio.spec import Limits
 from rlmesh_trio.transport.address import is_address
 
-__all__ = ("CONNECT_LIMIT", "RECONNECT_LIMIT", "open_env", "open_model")
+__all__ = ("CONNECT_LIMIT", "RECONNECT_LIMIT", "limits_of", "open_env", "open_model")
 
 # Somebody watches: a server that is not there is told of sooner than a harness would want. One that was there and is
 # started again has to load its env first.
 CONNECT_LIMIT = 10.0
 RECONNECT_LIMIT = 60.0
+
+
+def limits_of(*, step: float | None, reset: float | None, predict: float | None) -> Limits:
+    """The limits with these of env steps, env resets and predicts in seconds, each by default the library's."""
+    given = {"env_step_timeout": step, "env_reset_timeout": reset, "model_predict_timeout": predict}
+    chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
+    return Limits(env_connect_timeout=CONNECT_LIMIT, model_connect_timeout=CONNECT_LIMIT, **chosen)
 
 
 def open_env(

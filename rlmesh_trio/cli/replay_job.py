@@ -15,7 +15,7 @@ import trio
 from rlmesh_trio.cli.complaints import foreign_exit
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
-from rlmesh_trio.cli.places import CONNECT_LIMIT, open_env, open_model
+from rlmesh_trio.cli.places import limits_of, open_env, open_model
 from rlmesh_trio.cli.progress import draw_progress
 from rlmesh_trio.cli.replay_progress import ReplayProgress
 from rlmesh_trio.errors import InvalidSpec
@@ -28,10 +28,7 @@ from rlmesh_trio.replay.tolerance import parse_tolerance
 from rlmesh_trio.spec import Limits
 from rlmesh_trio.transport.address import is_address
 
-__all__ = ("UNLIKELY", "Outcome", "ReplayJob", "replay_job")
-
-UNLIKELY = 0.01
-"""Below this probability the sign test is taken for a difference."""
+__all__ = ("Outcome", "ReplayJob", "replay_job")
 
 
 @attrs.frozen(kw_only=True)
@@ -81,13 +78,7 @@ class ReplayJob:
     @property
     def limits(self) -> Limits:
         """The default limits, but for those given; a server is not waited for as long as in a library."""
-        given = {
-            "env_step_timeout": self.step_timeout,
-            "env_reset_timeout": self.reset_timeout,
-            "model_predict_timeout": self.predict_timeout,
-        }
-        chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
-        return Limits(env_connect_timeout=CONNECT_LIMIT, model_connect_timeout=CONNECT_LIMIT, **chosen)
+        return limits_of(step=self.step_timeout, reset=self.reset_timeout, predict=self.predict_timeout)
 
     @property
     def wanted(self) -> Wanted:
@@ -159,7 +150,7 @@ class Outcome:
         if found.returns is not None:
             if not found.returns.pairs:
                 return NOT_STARTED
-            return FAILED if min(found.returns.returns.p_value, found.returns.lengths.p_value) < UNLIKELY else 0
+            return FAILED if found.returns.differs else 0
         if found.comparison is None or not (found.comparison.compared or found.comparison.contract):
             return NOT_STARTED
         is_random = found.model is not None and found.model.verdict == "random"

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from rlmesh_trio.cli.columns import clipped, labelled, table
 from rlmesh_trio.cli.statistics import spread_of
 from rlmesh_trio.cli.summary import number_text, spread_text
+from rlmesh_trio.contract import autoreset_name
 from rlmesh_trio.recording import Decision, Episode, Header, Mishap
 from rlmesh_trio.recording.repeatability import why_not_repeatable
-from rlmesh_trio.replay.shown import EpisodeShown, RunShown, StepShown, autoreset_name, peer_text
+from rlmesh_trio.replay.shown import EpisodeShown, RunShown, StepShown, peer_text
 from rlmesh_trio.spaces.metadata import plain_metadata
 
 __all__ = ("episode_lines", "episode_title", "run_lines", "run_title")
@@ -67,7 +68,8 @@ def _header_rows(file: str, shown: RunShown) -> Iterator[tuple[str, str]]:
     yield "env", contract.env_id + address
     yield (
         "contract",
-        f"{shown.contract_digest.hex()}, {_count(contract.num_envs, 'lane')}, autoreset {_autoreset(shown)}",
+        f"{shown.contract_digest.hex()}, {_count(contract.num_envs, 'lane')}, "
+        f"autoreset {autoreset_name(contract.autoreset_mode)}",
     )
     yield "edition", header.workflow_edition or "not told"
     yield "level", f"the last {header.ring} steps of an error" if header.level == "ring" else header.level
@@ -93,10 +95,6 @@ def _header_rows(file: str, shown: RunShown) -> Iterator[tuple[str, str]]:
     else:
         yield "check", f"what failed the check {check}"
         yield "", f"again: rlmesh-trio conform replay {shlex.quote(file)} TARGET"
-
-
-def _autoreset(shown: RunShown) -> str:
-    return autoreset_name(shown.header.contract.autoreset_mode)
 
 
 def _seeds(header: Header) -> str:

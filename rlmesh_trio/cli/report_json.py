@@ -4,16 +4,14 @@ JSON has no NaN and no infinities: such a number is written as the text ``"NaN"`
 Bytes, which only an env's metadata may hold, are written in base64.
 """
 
-import base64
-import json
-import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
 from rlmesh_trio.cli.statistics import steps_per_second
 from rlmesh_trio.errors import SessionError
+from rlmesh_trio.observers.records import strict_json
 from rlmesh_trio.recording.recorder import Recorder
 from rlmesh_trio.report import Report
 
@@ -71,18 +69,4 @@ def _error(error: Exception) -> dict[str, Any]:
 
 def json_text(document: dict[str, Any]) -> str:
     """*document* as strict JSON, one line feed at its end."""
-    return json.dumps(_strict(document), indent=2, allow_nan=False) + "\n"
-
-
-def _strict(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case Mapping():
-            return {key: _strict(part) for key, part in cast("Mapping[str, Any]", value).items()}
-        case bytes():
-            return base64.b64encode(value).decode()
-        case list() | tuple():
-            return [_strict(part) for part in cast("list[Any]", value)]
-        case _:
-            return value
+    return strict_json(document, indent=2) + "\n"

@@ -118,7 +118,7 @@ __all__ = ("run_command",)
     "--record",
     metavar="FILE",
     type=recording,
-    help="Record what was asked and answered, to be replayed and compared.  [needs rlmesh_trio\\[mcap]]",
+    help="Record what was asked and answered, to be replayed and compared.  [needs rlmesh_trio[mcap]]",
 )
 @click.option(
     "--record-level",

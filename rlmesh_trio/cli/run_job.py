@@ -14,7 +14,7 @@ import trio
 from rlmesh_trio.cli.complaints import foreign_exit
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
-from rlmesh_trio.cli.places import CONNECT_LIMIT, RECONNECT_LIMIT, open_env, open_model
+from rlmesh_trio.cli.places import RECONNECT_LIMIT, limits_of, open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.one_call import Run, RunnableEnv, open_run
@@ -111,13 +111,7 @@ class RunJob:
     @property
     def limits(self) -> Limits:
         """The default limits, but for those given; a server is not waited for as long as in a library."""
-        given = {
-            "env_step_timeout": self.step_timeout,
-            "env_reset_timeout": self.reset_timeout,
-            "model_predict_timeout": self.predict_timeout,
-        }
-        chosen = {name: seconds for name, seconds in given.items() if seconds is not None}
-        return Limits(env_connect_timeout=CONNECT_LIMIT, model_connect_timeout=CONNECT_LIMIT, **chosen)
+        return limits_of(step=self.step_timeout, reset=self.reset_timeout, predict=self.predict_timeout)
 
     @property
     def lanes_needed(self) -> int | None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import click
 
+from rlmesh_trio.cli.columns import TEXT_WIDTH, clipped
 from rlmesh_trio.cli.statistics import Spread, lane_steps, spread_of, step_times, steps_per_second, success_rate
 from rlmesh_trio.recording.recorder import Recorder
 from rlmesh_trio.report import Incident, Report
 
 __all__ = ("number_text", "print_rows", "recording_row", "spread_text", "summary_rows")
 
-_WIDTH = 80
 _ROOT_SHOWN = 12
 
 
@@ -92,7 +92,7 @@ def _seconds(value: float) -> str:
 
 def print_rows(title: str, rows: list[tuple[str, str]]) -> None:
     """Print *rows* below *title*, bold on a terminal and plain elsewhere."""
-    click.secho(title if len(title) <= _WIDTH else f"{title[: _WIDTH - 1]}…", bold=True)
+    click.secho(clipped(title, TEXT_WIDTH), bold=True)
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         click.echo(f"  {click.style(label.ljust(width), bold=True)}  {value}")

@@ -36,9 +36,9 @@ from rlmesh_trio.export.video import VideoKind, video_facts
 from rlmesh_trio.messages import Leaf
 from rlmesh_trio.observers.extras import load_extra
 
-__all__ = ("LEROBOT_FORMAT", "export_lerobot")
+__all__ = ("export_lerobot",)
 
-LEROBOT_FORMAT: Final = "v3.0"
+_FORMAT: Final = "v3.0"
 
 _OUTCOME: Final = {"next.reward": "float64", "next.done": "bool", "next.truncated": "bool"}
 _USUAL_FPS: Final = 30
@@ -218,7 +218,7 @@ class _Dataset:
             described[name] = {"dtype": dtype, "shape": [1], "names": None}
         has_cameras = any(feature.is_camera for feature in self._observed)
         info = {
-            "codebase_version": LEROBOT_FORMAT,
+            "codebase_version": _FORMAT,
             "robot_type": None,
             "total_episodes": self.episodes,
             "total_frames": self.frames,

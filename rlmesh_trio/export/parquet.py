@@ -4,11 +4,9 @@ A row has the action and what the env answered to it; what was acted on is the o
 group is written as soon as it is full, so that memory does not grow with the recording.
 """
 
-import base64
-import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -20,13 +18,13 @@ from rlmesh_trio.export.episodes import Exported, Source, is_step, open_source, 
 from rlmesh_trio.export.errors import ExportError
 from rlmesh_trio.messages import Leaf, Leaves
 from rlmesh_trio.observers.extras import load_extra
-from rlmesh_trio.observers.records import plain
+from rlmesh_trio.observers.records import strict_json
 from rlmesh_trio.recording import EpisodeEntry, Row
 from rlmesh_trio.recording.records import DIGEST_BYTES
 
-__all__ = ("FACTS_KEY", "export_parquet")
+__all__ = ("export_parquet",)
 
-FACTS_KEY: Final = "rlmesh_trio"
+_FACTS_KEY: Final = "rlmesh_trio"
 """The key of the file's metadata under which the facts of the run stand, as JSON."""
 
 _GROUP_ROWS: Final = 1 << 16
@@ -113,8 +111,8 @@ class _Group:
         self._plain("info_digest", pa.binary(DIGEST_BYTES))
         if self._full:
             self._plain("infos", pa.string())
-        facts = json.dumps(run_facts_of(source.recording), allow_nan=False)
-        self.schema = pa.schema([column.field for column in self._columns.values()], metadata={FACTS_KEY: facts})
+        facts = strict_json(run_facts_of(source.recording))
+        self.schema = pa.schema([column.field for column in self._columns.values()], metadata={_FACTS_KEY: facts})
 
     def _plain(self, name: str, kind: Any, metadata: Mapping[str, str] | None = None) -> None:
         def build(cells: Sequence[Any]) -> Any:
@@ -154,10 +152,8 @@ class _Group:
             self._spread(cells, self._observed, row.observation)
             cells["infos"] = _infos_text(row)
         else:
-            digests = row.observation_digests
-            for place, leaf in enumerate(self._observed):
-                digest = digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
-                cells[_digest_name(leaf)] = digest or None
+            cells |= dict.fromkeys(map(_digest_name, self._observed))
+            cells |= zip(map(_digest_name, self._observed), row.leaf_digests, strict=False)
         for name, column in self._columns.items():
             column.cells.append(cells[name])
         self.rows += 1
@@ -188,11 +184,7 @@ def _digest_name(leaf: LeafColumn) -> str:
 
 def _infos_text(row: Row) -> str | None:
     infos = plain_infos(row.infos)
-    return json.dumps(plain(infos), default=_bytes_text, allow_nan=False) if infos else None
-
-
-def _bytes_text(value: object) -> str:
-    return base64.b64encode(cast("bytes", value)).decode()
+    return strict_json(infos) if infos else None
 
 
 def _arrow_type(pa: Any, leaf: LeafColumn) -> Any:

@@ -4,6 +4,7 @@ A float is written by its shortest exact text. JSON has no NaN and no infinities
 ``"Infinity"`` or ``"-Infinity"``, as in a report.
 """
 
+import base64
 import json
 import math
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import attrs
 
 from rlmesh_trio.errors import InvalidSpec
 
-__all__ = ("as_object", "decode_record", "json_line", "parse_object", "plain", "read_file")
+__all__ = ("as_object", "decode_record", "json_line", "parse_object", "plain", "read_file", "strict_json")
 
 R = TypeVar("R", bound=attrs.AttrsInstance)
 
@@ -51,6 +52,17 @@ def plain(value: Any) -> Any:
             return [plain(part) for part in cast("list[Any]", value)]
         case _:
             return value
+
+
+def strict_json(value: Any, *, indent: int | None = None) -> str:
+    """*value* as JSON, whose numbers are finite; bytes are texts in base64."""
+    return json.dumps(plain(value), indent=indent, allow_nan=False, default=_base64)
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def parse_object(data: bytes) -> dict[str, Any]:

@@ -37,6 +37,12 @@ class Row:
     error: EndpointError | None = None
     answered: bool = True
 
+    @property
+    def leaf_digests(self) -> tuple[bytes, ...]:
+        """The digests of the observation's leaves, 16 bytes each; none where there is no observation of its own."""
+        rows = self.observation_digests
+        return tuple([rows[start : start + DIGEST_BYTES] for start in range(0, len(rows), DIGEST_BYTES)])
+
 
 def rows_of(tick: Tick, entry: EpisodeEntry, digester: Digester) -> Iterator[Row]:
     """The rows of *tick* that belong to the attempt *entry* tells of.

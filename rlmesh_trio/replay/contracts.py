@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from rlmesh_trio.contract import AutoresetMode, EnvContract, LeafSpec, ValueSpace
+from rlmesh_trio.contract import EnvContract, LeafSpec, ValueSpace, autoreset_name
 from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.recording import Header
 from rlmesh_trio.replay.findings import FieldDifference
@@ -50,7 +50,7 @@ def _differences(recorded: Header, now: Header) -> Iterator[FieldDifference]:
     a, b = recorded.contract, now.contract
     yield from _field("edition", recorded.workflow_edition, now.workflow_edition)
     yield from _field("env_id", a.env_id, b.env_id)
-    yield from _field("autoreset_mode", _mode(a), _mode(b))
+    yield from _field("autoreset_mode", *(autoreset_name(side.autoreset_mode) for side in (a, b)))
     yield from _field("render_mode", a.render_mode, b.render_mode)
     if "by=lane" in (recorded.seed_rule, now.seed_rule):
         yield from _field("num_envs", a.num_envs, b.num_envs)
@@ -69,13 +69,6 @@ def _field(path: str, a: object, b: object) -> Iterator[FieldDifference]:
 def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... {len(text)} characters"
-
-
-def _mode(contract: EnvContract) -> str:
-    try:
-        return AutoresetMode(contract.autoreset_mode).name
-    except ValueError:
-        return str(contract.autoreset_mode)
 
 
 def _spaces(role: str, a: ValueSpace | None, b: ValueSpace | None) -> Iterator[FieldDifference]:

@@ -24,7 +24,7 @@ from rlmesh_trio.spaces.bits import (
     unequal,
     value_spot,
 )
-from rlmesh_trio.spaces.leaf_values import leaf_value
+from rlmesh_trio.spaces.leaf_values import leaf_text, leaf_value
 
 __all__ = ("info_differences", "is_whole", "leaf_difference", "reward_difference", "unknown_difference", "unlike")
 
@@ -58,14 +58,10 @@ def leaf_difference(
     """
     first, second = leaf_value(specs[0], a), leaf_value(specs[1], b)
     if not isinstance(first, np.ndarray) or not isinstance(second, np.ndarray):
-        return unlike(part, path, _told(first, a), _told(second, b))
+        return unlike(part, path, leaf_text(first, a), leaf_text(second, b))
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return unlike(part, path, *(f"{array.dtype} of shape {array.shape}" for array in (first, second)))
     return _array_difference(part, path, first, second, EXACT if specs[0].kind in _DISCRETE else allowed, past=past)
-
-
-def _told(value: object, raw: bytes) -> str:
-    return value if isinstance(value, str) else f"{len(raw)} bytes"
 
 
 def _array_difference(part: Part, path: str, a: _Array, b: _Array, allowed: Allowance, *, past: bool) -> LeafDifference:

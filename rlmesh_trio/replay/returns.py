@@ -13,6 +13,7 @@ from rlmesh_trio.recording import Recording
 
 __all__ = ("ReturnsCompared", "SignTest", "compare_returns")
 
+_UNLIKELY = 0.01
 _FINISHED = ("terminated", "truncated", "capped")
 
 
@@ -41,6 +42,11 @@ class ReturnsCompared:
     left_out: tuple[int, ...]
     returns: SignTest
     lengths: SignTest
+
+    @property
+    def differs(self) -> bool:
+        """Whether returns or lengths differ by more than chance: either test has a ``p_value`` below 0.01."""
+        return min(self.returns.p_value, self.lengths.p_value) < _UNLIKELY
 
 
 def compare_returns(recorded: Recording, now: Recording, *, episodes: Collection[int] | None = None) -> ReturnsCompared:

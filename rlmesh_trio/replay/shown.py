@@ -10,12 +10,11 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from rlmesh_trio.contract import AutoresetMode, ValueSpace
+from rlmesh_trio.contract import ValueSpace, autoreset_name
 from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.recording import Decision, Episode, Header, Mishap, Recording, Row
 from rlmesh_trio.recording.digests import ordered_spec
-from rlmesh_trio.recording.records import DIGEST_BYTES
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.spaces.leaf_values import leaf_name, leaf_value
 from rlmesh_trio.spaces.metadata import plain_metadata
@@ -26,7 +25,6 @@ __all__ = (
     "EpisodeShown",
     "RunShown",
     "StepShown",
-    "autoreset_name",
     "episode_document",
     "peer_text",
     "run_document",
@@ -131,7 +129,7 @@ def _steps(recording: Recording, episode: Episode) -> Iterator[StepShown]:
             cumulative_reward=cumulative_reward,
             marks=tuple(_marks(row, episode, is_last=step == len(rows) - 1)),
             observation=kept.get(row.tick) if row.observation is None else row.observation,
-            digests=_digests(row.observation_digests),
+            digests=row.leaf_digests,
         )
 
 
@@ -150,10 +148,6 @@ def _marks(row: Row, episode: Episode, *, is_last: bool) -> Iterator[str]:
         yield episode.end
 
 
-def _digests(rows: bytes) -> tuple[bytes, ...]:
-    return tuple(rows[start : start + DIGEST_BYTES] for start in range(0, len(rows), DIGEST_BYTES))
-
-
 def _values(role: str, space: ValueSpace | None, leaves: Leaves | None) -> dict[str, Any]:
     """Arrays of numbers, texts, and bytes where the space says nothing of a leaf or the leaf does not fit it."""
     if leaves is None:
@@ -166,11 +160,6 @@ def _values(role: str, space: ValueSpace | None, leaves: Leaves | None) -> dict[
         value = leaf_value(spec, bytes(leaf))
         values[leaf_name(role, spec.path)] = bytes(leaf) if value is None else value
     return values
-
-
-def autoreset_name(mode: int) -> str:
-    """The name of an autoreset mode, or its number where it has none."""
-    return AutoresetMode(mode).name if mode in tuple(AutoresetMode) else str(mode)
 
 
 def peer_text(encoded: bytes) -> str:

@@ -14,7 +14,6 @@ from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.recording import Digester, Header, Kept, Row
 from rlmesh_trio.recording.digests import sorted_infos
-from rlmesh_trio.recording.records import DIGEST_BYTES
 from rlmesh_trio.replay.findings import LeafDifference, Part, StepDifference
 from rlmesh_trio.replay.leaves import (
     info_differences,
@@ -126,12 +125,12 @@ class StepComparison:
         return leaf_difference(part, path, specs, a, b, allowed, past=past)
 
     def _observations(self, a: Seen, b: Seen, past: bool) -> Iterator[tuple[str, Sequence[LeafDifference]]]:
-        digests = a.row.observation_digests, b.row.observation_digests
+        digests = a.row.leaf_digests, b.row.leaf_digests
         if not all(digests):
             if any(digests):
                 yield "obs", [unlike("observation", "obs", *("something" if one else ABSENT for one in digests))]
             return
-        pairs = self._observed.pairs(*(len(one) // DIGEST_BYTES for one in digests))
+        pairs = self._observed.pairs(*map(len, digests))
         if pairs is None:
             yield "obs", [] if digests[0] == digests[1] else [unknown_difference("observation", "obs")]
             return
@@ -139,8 +138,7 @@ class StepComparison:
         for path, places, specs in pairs:
             if self._is_left_out(path):
                 continue
-            first, second = (_nth(one, place) for one, place in zip(digests, places, strict=True))
-            if first == second:
+            if digests[0][places[0]] == digests[1][places[1]]:
                 yield path, []
             elif known[0] is None or known[1] is None:
                 yield path, [unknown_difference("observation", path)]
@@ -184,10 +182,6 @@ class _Pairing:
     def pairs(self, recorded: int, now: int) -> list[tuple[str, tuple[int, int], _Specs]] | None:
         """Name, places and layouts of each leaf; ``None`` unless there are as many leaves as each side declares."""
         return self._pairs if (recorded, now) == self._counts else None
-
-
-def _nth(digests: bytes, place: int) -> bytes:
-    return digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
 
 
 def _present(value: object) -> object:

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import attrs
 import numpy as np
 
+from rlmesh_trio.observers.records import plain
 from rlmesh_trio.replay.findings import Comparison, Divergence, LeafDifference, StepDifference
 from rlmesh_trio.replay.returns import ReturnsCompared, SignTest
 from rlmesh_trio.replay.shapes import shape_sentence
@@ -31,11 +32,11 @@ _FLOATS: Final = {6: np.float16, 10: np.float32, 18: np.float64}
 _FEW_LEAVES: Final = 6
 _FEW_FIELDS: Final = 8
 _FEW_FACTS: Final = 6
+_FEW_RANGES: Final = 8
 _LONGEST: Final = 60
 _MANY_ULPS: Final = 1_000_000
 _SMALLEST_CHANCE: Final = 1e-99
-_FLAGS: Final = {"terminated": "flags", "truncated": "flags"}
-_NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_FLAGS: Final = ("terminated", "truncated")
 
 
 def comparison_lines(comparison: Comparison, *, mode: str = "", episodes: int = 3) -> list[str]:
@@ -57,7 +58,9 @@ def comparison_lines(comparison: Comparison, *, mode: str = "", episodes: int = 
         lines += _divergence_lines(divergence, comparison, mode)
     if len(past) > episodes:
         others = [divergence.ordinal for divergence in past[episodes:]]
-        lines.append(f"and {_count(len(others), 'more episode')} that differ: {_ranges(others)}")
+        lines.append(
+            f"and {_count(len(others), 'more episode')} that differ{'s' * (len(others) == 1)}: {_ranges(others)}"
+        )
     if past and comparison.headers:
         lines.append(f"what else differs between the two: {_facts(comparison)}")
     return lines
@@ -165,10 +168,9 @@ def _here(step: StepDifference) -> str:
     told = [_portion(leaf) for leaf in step.leaves[:_FEW_LEAVES]]
     if len(step.leaves) > _FEW_LEAVES:
         told.append(f"{len(step.leaves) - _FEW_LEAVES} more")
-    equal = [_FLAGS.get(name, name.removeprefix("obs.")) for name in step.equal]
-    if not _FLAGS.keys() <= set(step.equal):
-        equal = [name.removeprefix("obs.") for name in step.equal]
-    equal = list(dict.fromkeys(equal))
+    both_flags = set(_FLAGS) <= set(step.equal)
+    named = ["flags" if both_flags and name in _FLAGS else name.removeprefix("obs.") for name in step.equal]
+    equal = list(dict.fromkeys(named))
     if len(equal) > _FEW_LEAVES:
         equal = [*equal[: _FEW_LEAVES // 2], f"{len(equal) - _FEW_LEAVES} more", *equal[-_FEW_LEAVES // 2 :]]
     return "; ".join([", ".join(told), *([f"equal: {', '.join(equal)}"] if equal else [])])
@@ -240,7 +242,7 @@ def _named(ordinals: Sequence[int]) -> str:
     return f"episode{'s' * (len(ordinals) != 1)} {_ranges(ordinals)}"
 
 
-def _ranges(ordinals: Iterable[int], most: int = 8) -> str:
+def _ranges(ordinals: Iterable[int]) -> str:
     """Ordinals in ascending order as ``4, 7-9``; of many ranges the first."""
     ranges: list[tuple[int, int]] = []
     for ordinal in ordinals:
@@ -248,8 +250,8 @@ def _ranges(ordinals: Iterable[int], most: int = 8) -> str:
             ranges[-1] = ranges[-1][0], ordinal
         else:
             ranges.append((ordinal, ordinal))
-    told = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:most]]
-    return ", ".join(told) + (", ..." if len(ranges) > most else "")
+    told = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:_FEW_RANGES]]
+    return ", ".join(told) + (", ..." if len(ranges) > _FEW_RANGES else "")
 
 
 def returns_lines(compared: ReturnsCompared) -> list[str]:
@@ -302,7 +304,7 @@ def _plain(value: object) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
+            return plain(value)
         case bytes():
             return value.hex()
         case Mapping():

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlmesh_trio.contract import LeafSpec
-from rlmesh_trio.spaces.leaf_values import leaf_value
+from rlmesh_trio.spaces.leaf_values import leaf_text, leaf_value
 
 __all__ = (
     "ABSENT",
@@ -60,11 +60,7 @@ def leaf_spot(spec: LeafSpec, a: bytes, b: bytes, ulps: int = 0) -> Spot | None:
     first, second = leaf_value(spec, a), leaf_value(spec, b)
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         return _array_spot(first, second, ulps)
-    return Spot((_told(first, a), _told(second, b)))
-
-
-def _told(value: object, raw: bytes) -> str:
-    return value if isinstance(value, str) else f"{len(raw)} bytes"
+    return Spot((leaf_text(first, a), leaf_text(second, b)))
 
 
 def _array_spot(a: _Array, b: _Array, ulps: int) -> Spot | None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rlmesh_trio.contract import LeafSpec
 from rlmesh_trio.spaces.slabs import array_dtype
 
-__all__ = ("leaf_name", "leaf_value")
+__all__ = ("leaf_name", "leaf_text", "leaf_value")
 
 _ONE_TEXT_HEADER: Final = 16
 
@@ -24,6 +24,11 @@ def leaf_value(spec: LeafSpec, leaf: bytes) -> npt.NDArray[Any] | str | None:
     if len(leaf) != dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64)):
         return None
     return np.frombuffer(leaf, dtype).reshape(spec.shape)
+
+
+def leaf_text(value: object, leaf: bytes) -> str:
+    """A value that is no array, for people: the text *value*, or the size of the *leaf* that says nothing."""
+    return value if isinstance(value, str) else f"{len(leaf)} bytes"
 
 
 def leaf_name(role: str, path: str) -> str:

@@ -9,7 +9,6 @@ import pytest
 
 from rlmesh_trio.recording import RecordingWriter, open_recording
 from rlmesh_trio.replay.returns import SignTest, compare_returns
-from rlmesh_trio.replay.traces import count_episode_traces, count_traces
 from tests.recording.plays import Op, record, recorded
 from tests.replay.runs import episode, header, opened
 
@@ -76,16 +75,3 @@ def test_a_file_without_its_end_has_its_episodes_all_the_same(tmp_path: Path) ->
         assert (second.episode(2).steps, second.episode(2).end) == (1, "interrupted")
         found = compare_returns(first, second)
     assert (found.pairs, found.left_out, found.returns.equal) == (1, (2,), 1)
-
-
-def test_runs_are_counted_by_trace_and_so_is_each_episode() -> None:
-    roots = [b"a", b"b", b"a", b"c", b"b"]
-    counted = count_traces(roots)
-    assert str(counted) == "5 runs: 3 traces (2, 2, 1)"
-    assert counted.groups == ((0, 2), (1, 4), (3,))
-    assert str(count_traces([b"a"])) == "1 run: 1 trace (1)"
-    by_episode = count_episode_traces([{1: b"a", 2: b"x", 3: b"y"}, {1: b"a", 2: b"z"}])
-    assert {ordinal: str(count) for ordinal, count in by_episode.items()} == {
-        2: "2 runs: 2 traces (1, 1)",
-        3: "1 run: 1 trace (1)",
-    }
