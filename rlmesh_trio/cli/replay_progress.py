@@ -16,7 +16,7 @@ class ReplayProgress:
         self._stage = ""
 
     def enter(self, stage: str, total: int) -> None:
-        """Begin to play *total* episodes, 0 for many; *stage* says what for, and is empty for the play itself."""
+        """Begin to play *total* episodes, 0 if nobody knows; *stage* says what for, empty for the play itself."""
         self._stage, self.total, self.done = stage, total, 0
 
     def ended(self) -> None:
@@ -25,7 +25,8 @@ class ReplayProgress:
 
     def line(self) -> str:
         """The figures in one line."""
-        figures = f"{self.done:,}/{self.total:,} episodes" if self.total else f"{self.done:,} episodes"
+        of_all = f"/{self.total:,}" if self.total >= self.done else ""
+        figures = f"{self.done:,}{of_all} episode{'s' * (self.done != 1 or bool(of_all))}"
         return f"{self._stage}: {figures}" if self._stage else figures
 
     async def next_look(self) -> None:

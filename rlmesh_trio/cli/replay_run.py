@@ -94,7 +94,7 @@ def run_command(file: str, document: JsonOutput | None, quiet: bool, debug: bool
       rlmesh-trio replay diff a.mcap b.mcap
       rlmesh-trio replay verify run.mcap
       rlmesh-trio replay canon run.mcap out.mcap
-      rlmesh-trio replay export run.mcap out.parquet
+      rlmesh-trio replay export run.mcap out.parquet --to parquet
 
     Exit status: 0 equal; 1 a difference, which an env contract that has changed is too, or the play broke off; 2
     nothing was compared; 130 interrupted. Ctrl-C ends it in order and tells what was compared.

@@ -92,13 +92,13 @@ def _first_of(played: Played) -> str:
 
 
 def _focus_lines(focus: Focus) -> Iterator[str]:
-    head = f"played twice by itself up to step {focus.until}, episode {focus.ordinal}"
+    head = f"played twice up to step {focus.until}, episode {focus.ordinal}"
     if focus.between is not None:
         step = focus.between.first
         yield f"{head} disagrees with itself at step {step.step}: the env is random, or keeps state"
         yield f"  {leaf_line(step.leaves[0], sides=('first', 'second'))}"
     elif focus.as_recorded:
-        yield f"{head} is as recorded"
+        yield f"{head} is as recorded: it differs only as part of the run"
     else:
         yield f"{head} differs from the recorded machine, and agrees with itself here"
 

@@ -7,6 +7,7 @@ import attrs
 
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.recording.reader import open_recording
+from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.replay.bisection import Cause, acts_otherwise, bisect
 from rlmesh_trio.replay.blame import Blamed, ModelAnswers, find_blame, question_model
 from rlmesh_trio.replay.errors import ContractChanged, NotReplayable
@@ -100,6 +101,8 @@ async def judge(plays: Plays, wanted: Wanted, judgement: Judgement, *, entering:
     if played.failure is not None or wanted.returns:
         return
     count, parts_at = played.comparison.compared, played.parts_at
+    if judgement.mode == "i" and played.differs:
+        judgement.remarks += [f"of this run: {why}" for why in why_not_repeatable(plays.recording.header)]
     if judgement.mode == "iii":
         entering("asking the model otherwise", 0)
         judgement.model = await _tried(judgement, "asking otherwise", question_model(plays, played, wanted.episodes))
@@ -131,13 +134,13 @@ async def _runs(plays: Plays, wanted: Wanted, judgement: Judgement, entering: En
         count = len(wanted.episodes or plays.recording.entries)
         entering("" if wanted.runs == 1 else f"run {run + 1} of {wanted.runs}", count)
         played = await _play(plays, wanted, judgement.mode)
-        if told is None or (played.differs and not told.differs):
+        if told is None or (_went_otherwise(played) and not _went_otherwise(told)):
             told = played
             judgement.take(played)
         if wanted.returns and judgement.returns is None:
             with open_recording(played.path) as now:
                 judgement.returns = compare_returns(plays.recording, now, episodes=wanted.episodes)
-        judgement.as_recorded += not played.differs and played.failure is None
+        judgement.as_recorded += not _went_otherwise(played)
         same = [trace for trace in traces if plays.compare(trace[0].path, played.path, wanted.episodes).equal]
         if same:
             same[0].append(played)
@@ -148,6 +151,10 @@ async def _runs(plays: Plays, wanted: Wanted, judgement: Judgement, entering: En
             plays.discard(played)
     assert told is not None
     return told
+
+
+def _went_otherwise(played: Played) -> bool:
+    return played.differs or played.failure is not None
 
 
 async def _play(plays: Plays, wanted: Wanted, mode: Mode) -> Played:

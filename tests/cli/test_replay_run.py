@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from rlmesh_trio.recording import open_recording, verify
+from rlmesh_trio.recording import RecordingWriter, open_recording, verify
 from tests.cli.program import Ran, at_terminal, run, started
 
 Run = Callable[..., Ran]
@@ -50,10 +51,7 @@ def test_what_differs_is_told_and_the_next_command_works_as_it_is_printed(replay
     lines = ran.out.splitlines()
     assert ran.status == 1
     assert lines[0] == "DIVERGED  mode (i)  episode 4 of 9 (seed 104)  step 2 of 7  3 episodes before it equal"
-    assert (
-        "played twice by itself up to step 2, episode 4 disagrees with itself at step 2: the env is random, or"
-        in ran.out
-    )
+    assert "played twice up to step 2, episode 4 disagrees with itself at step 2: the env is random, or" in ran.out
     assert "bisected: episode 4 diverges also by itself (2 plays)" in lines
     assert "blame: the env" in lines
     again = f"replay {recordings / 'digest'} {ENVS}:Noise --episode 4 --until 2 --level full"
@@ -99,6 +97,37 @@ def test_a_changed_contract_is_a_difference(replay: Run, recordings: Path) -> No
     ran = replay(recordings / "full", f"{ENVS}:Renewed", "--force")
     assert ran.status == 1
     assert ran.out.splitlines()[-1] == "otherwise equal: 9 episodes, 49 steps"
+
+
+def test_episodes_that_hang_on_their_lanes_are_not_bisected(replay: Run, tmp_path: Path) -> None:
+    path, policy = str(tmp_path / "v.mcap"), ("--model", "tests.replay.playing:back")
+    words = ("--episodes", "9", "--seed", "3", "--record", path, "--quiet")
+    with started("run", "tests.replay.playing:vector", *policy, *words) as process:
+        assert process.wait(30) == 0
+    assert replay(path, "tests.replay.playing:vector", *policy).status == 0
+    ran = replay(path, f"{ENVS}:noisy_vector", *policy, "--blame")
+    *_, other, remark, not_bisected, again = ran.out.splitlines()
+    assert ran.status == 1
+    assert "the model was not tried" in other
+    assert remark.startswith("of this run: its env restarts lanes without a seed (by=lane)")
+    assert not_bisected == "not bisected: these episodes hang on what their lanes played before"
+    ran = replay(*shlex.split(again)[3:])
+    assert ran.status == 1
+    assert "differs from the recorded machine, and agrees with itself here" in ran.out
+
+
+def test_what_a_failed_conformance_case_was_answered(replay: Run, recordings: Path, tmp_path: Path) -> None:
+    path = tmp_path / "case.mcap"
+    with open_recording(recordings / "full") as recording:
+        settings = {**recording.header.settings, "conform.blob": "c-x"}
+        with RecordingWriter(path, attrs.evolve(recording.header, settings=settings), "full") as writer:
+            writer.copy(recording)
+            writer.finish()
+    assert "rlmesh-trio conform replay FILE TARGET tries it again" in replay(path).error
+    assert replay(path, BOTH[0], "--lanes", "2").status == 0
+    ran = replay(path, f"{ENVS}:Flipped", "--lanes", "2")
+    assert ran.status == 1
+    assert ran.out.splitlines()[-1] == f"next: rlmesh-trio conform replay {path} {ENVS}:Flipped"
 
 
 def test_a_tolerance_and_what_is_left_out(replay: Run, recordings: Path) -> None:

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tests.replay.playing import record
+from tests.replay.playing import Drift, record, vector
 
 TIRED_AFTER = 15
 LEAF = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -129,6 +129,16 @@ def from_environment(**_: object) -> Walker:
 
 
 gymnasium.register("Planted-v0", from_environment)  # pyright: ignore[reportUnknownMemberType]
+
+
+def noisy_vector() -> Any:
+    """Lanes that restart themselves, of which those that did move a little in their second step."""
+
+    def plant(env: Drift) -> None:
+        if env.steps == 2 and env.seed is None:
+            env.place[1] += 1e-3
+
+    return vector(plant)
 
 
 def steady(observations: Any) -> Any:
