@@ -33,7 +33,7 @@ from rlmesh_trio.export.lerobot_files import (
 )
 from rlmesh_trio.export.statistics import ImageStatistics, Statistics, number_statistics, statistics_of_all
 from rlmesh_trio.export.video import VideoKind, video_facts
-from rlmesh_trio.messages import Leaf
+from rlmesh_trio.messages import Leaf, Metadata
 from rlmesh_trio.observers.extras import load_extra
 
 __all__ = ("export_lerobot",)
@@ -84,7 +84,7 @@ def export_lerobot(
         return Exported(dataset.episodes, dataset.frames, tuple(source.remarks))
 
 
-def _render_fps(metadata: Any) -> int:
+def _render_fps(metadata: Metadata) -> int:
     told = metadata.get("render_fps")
     return round(told) if isinstance(told, int | float) and 1 <= told < 1e6 else _USUAL_FPS
 
@@ -148,26 +148,10 @@ class _Dataset:
 
     def _episode(self, played: Played, frames: FrameFiles, films: dict[str, CameraFiles]) -> dict[str, Any]:
         """Write one episode; its row in the table of episodes."""
-        observed = [_Rows(feature) for feature in self._observed]
-        acted = [_Rows(feature) for feature in self._acted]
-        images = {name: ImageStatistics() for name in films}
-        outcomes: list[Transition] = []
-        for film in films.values():
-            film.begin()
-        for transition in played.transitions():
-            for rows, leaf in zip(observed, transition.before, strict=True):
-                if rows.feature.is_camera:
-                    image = rows.feature.column.values([leaf])[0]
-                    films[rows.feature.name].add(image)
-                    images[rows.feature.name].add(image)
-                else:
-                    rows.leaves.append(leaf)
-            for rows, leaf in zip(acted, transition.action, strict=True):
-                rows.leaves.append(leaf)
-            outcomes.append(attrs.evolve(transition, before=(), after=None, action=(), infos=None))
-        values = self._values([*(rows for rows in observed if not rows.feature.is_camera), *acted], outcomes)
+        kept, images, outcomes = self._read(played, films)
+        values = self._values(kept, outcomes)
         statistics = {name: number_statistics(found) for name, found in values.items() if not isinstance(found, list)}
-        statistics |= {name: counted.taken() for name, counted in images.items()}
+        statistics |= {name: counted.figures() for name, counted in images.items()}
         for name, told in statistics.items():
             self._statistics.setdefault(name, []).append(told)
         shapes = {feature.name: feature.shape for feature in (*self._observed, *self._acted)}
@@ -189,6 +173,29 @@ class _Dataset:
         self.episodes += 1
         self.frames += len(outcomes)
         return row
+
+    def _read(
+        self, played: Played, films: dict[str, CameraFiles]
+    ) -> tuple[list[_Rows], dict[str, ImageStatistics], list[Transition]]:
+        """Film the images of one episode; its other leaves by feature, its images counted, its steps without leaves."""
+        observed = [_Rows(feature) for feature in self._observed]
+        acted = [_Rows(feature) for feature in self._acted]
+        images = {name: ImageStatistics() for name in films}
+        outcomes: list[Transition] = []
+        for film in films.values():
+            film.begin()
+        for transition in played.transitions():
+            for rows, leaf in zip(observed, transition.before, strict=True):
+                if rows.feature.is_camera:
+                    image = rows.feature.column.values([leaf])[0]
+                    films[rows.feature.name].add(image)
+                    images[rows.feature.name].add(image)
+                else:
+                    rows.leaves.append(leaf)
+            for rows, leaf in zip(acted, transition.action, strict=True):
+                rows.leaves.append(leaf)
+            outcomes.append(attrs.evolve(transition, before=(), after=None, action=(), infos=None))
+        return [*(rows for rows in observed if not rows.feature.is_camera), *acted], images, outcomes
 
     def _values(self, columns: Sequence[_Rows], outcomes: Sequence[Transition]) -> dict[str, Any]:
         """By feature the values of one episode's frames."""

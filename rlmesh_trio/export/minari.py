@@ -53,38 +53,41 @@ def export_minari(
         appearing_folder(out, mark="data/metadata.json", force=force) as draft,
     ):
         _refuse_slashes(source)
-        data = Path(draft, "data")
-        contract = source.recording.header.contract
+        env_id = source.recording.header.contract.env_id
+        spaces = source.observation_space.space, source.action_space.space
         storage = storages.MinariStorage.new(
-            data,
-            source.observation_space.space,
-            source.action_space.space,
-            _registered(contract.env_id),
-            "hdf5",
-            jpeg_encoding=False,
+            Path(draft, "data"), *spaces, _registered(env_id), "hdf5", jpeg_encoding=False
         )
-        steps, left_out = 0, set[str]()
-        episodes, unknown = 0, 0
-        for played in source.played():
-            episode = _Episode(source, played)
-            storage.update_episodes([episode.buffer(buffers.EpisodeBuffer)])
-            storage.update_episode_metadata([episode.metadata()], [episodes])
-            left_out |= {*episode.infos_left_out}
-            steps += len(episode.taken)
-            episodes += 1
-            unknown += not episode.final_is_known
-        facts = {
-            "dataset_id": name,
-            "minari_version": minari.__version__,
-            "rlmesh_trio": run_facts_of(source.recording),
-        }
-        storage.update_metadata({**facts, "description": f"Recorded by rlmesh_trio from {contract.env_id}."})
-        remarks = [*source.remarks]
-        if unknown:
-            remarks.append(f"episodes whose last observation is not known, the one before in its place: {unknown}")
-        if left_out:
-            remarks.append(f"infos left out, as they are neither numbers nor texts: {', '.join(sorted(left_out))}")
-        return Exported(episodes, steps, tuple(remarks))
+        exported = _write(source, storage, buffers.EpisodeBuffer)
+        storage.update_metadata(
+            {
+                "dataset_id": name,
+                "minari_version": minari.__version__,
+                "rlmesh_trio": run_facts_of(source.recording),
+                "description": f"Recorded by rlmesh_trio from {env_id}.",
+            }
+        )
+        return exported
+
+
+def _write(source: Source, storage: Any, maker: Any) -> Exported:
+    """Write all episodes into *storage*, each as a buffer of Minari's that *maker* makes."""
+    episodes = steps = unknown = 0
+    left_out: set[str] = set()
+    for played in source.played():
+        episode = _Episode(source, played)
+        storage.update_episodes([episode.buffer(maker)])
+        storage.update_episode_metadata([episode.metadata()], [episodes])
+        left_out.update(episode.infos_left_out)
+        steps += len(episode.taken)
+        episodes += 1
+        unknown += not episode.final_is_known
+    remarks = [*source.remarks]
+    if unknown:
+        remarks.append(f"episodes whose last observation is not known, the one before in its place: {unknown}")
+    if left_out:
+        remarks.append(f"infos left out, as they are neither numbers nor texts: {', '.join(sorted(left_out))}")
+    return Exported(episodes, steps, tuple(remarks))
 
 
 def _registered(env_id: str) -> EnvSpec | None:
@@ -104,7 +107,8 @@ def _refuse_slashes(source: Source) -> None:
     for space in (source.observation_space, source.action_space):
         for leaf in space.leaves:
             if "/" in leaf.path:
-                raise ExportError(source.recording.path, f"HDF5 has no place for a key with a slash: {leaf.path}")
+                why = f"HDF5 has no place for a key with a slash: {leaf.path}; export to parquet or lerobot"
+                raise ExportError(source.recording.path, why)
 
 
 class _Episode:

@@ -29,7 +29,7 @@ def number_statistics(values: npt.NDArray[Any]) -> Statistics:
 
 
 class ImageStatistics:
-    """Counts the levels of each channel of ``uint8`` frames ``(height, width, 3)``."""
+    """Counts the levels of each channel of ``uint8`` frames ``(height, width, 3)`` of one episode."""
 
     def __init__(self) -> None:
         self._frames = 0
@@ -41,8 +41,8 @@ class ImageStatistics:
         for channel in range(3):
             self._counts[channel] += np.bincount(frame[..., channel].ravel(), minlength=256)
 
-    def taken(self) -> Statistics:
-        """The figures of the frames since the last call."""
+    def figures(self) -> Statistics:
+        """The figures of the frames that were added, at least one."""
         counts, pixels = self._counts, self._counts.sum(1)
         mean = counts @ _LEVELS / pixels
         deviation = np.sqrt(np.maximum(counts @ _LEVELS**2 / pixels - mean**2, 0))
@@ -56,8 +56,6 @@ class ImageStatistics:
         }
         told: Statistics = {name: values.reshape(3, 1, 1) for name, values in found.items()}
         told["count"] = np.array([self._frames])
-        self._frames = 0
-        self._counts = np.zeros_like(counts)
         return told
 
 

@@ -1,4 +1,4 @@
-"""Recordings of runs: writing, reading, checking and comparing them. Needs the extra ``mcap``."""
+"""Recordings of runs: writing, reading, checking and mending them. Needs the extra ``mcap``."""
 
 from rlmesh_trio.recording.canon import canon
 from rlmesh_trio.recording.digests import SESSION_ENTRIES, Digester
