@@ -34,7 +34,7 @@ _BLAMES: Final[dict[Blame, str]] = {
     "env": "the env",
     "model": "the model",
     "both": "env and model, each by itself",
-    "pair": "neither by itself, only the two together: that points to a bug of rlmesh-trio",
+    "pair": "neither by itself, only the two together: something that they share, or a bug of rlmesh-trio",
     "unknown": "not found out",
 }
 

@@ -118,6 +118,19 @@ class Frail(Walker):
             raise RuntimeError("a leg broke")
 
 
+class Whispering(Walker):
+    """Does what it should, and tells a policy that listens something behind everybody's back."""
+
+    is_open = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        Whispering.is_open = True
+
+    def close(self) -> None:
+        Whispering.is_open = False
+
+
 PLANTS: dict[str, type[Walker]] = {
     kind.__name__: kind for kind in (Walker, Noise, Deaf, Greedy, Worn, Rounding, Flipped, Gossip, Renewed, Frail)
 }
@@ -148,6 +161,10 @@ def steady(observations: Any) -> Any:
 
 def contrary(observations: Any) -> Any:
     return 2 - steady(observations)
+
+
+def listening(observations: Any) -> Any:
+    return contrary(observations) if Whispering.is_open else steady(observations)
 
 
 def crowded(observations: Any) -> Any:

@@ -78,6 +78,15 @@ TABLE = {
         recorded_with=planted.crowded,
         verdict="batch",
     ),
+    "something between the two": Planted(
+        planted.Whispering,
+        (1, 1),
+        "action",
+        "state kept over reset",
+        blame="pair",
+        policy=planted.listening,
+        recorded_with=planted.listening,
+    ),
     "both": Planted(
         planted.Noise, (1, 1), "action", "state kept over reset", blame="both", policy=planted.contrary, verdict="other"
     ),
@@ -214,3 +223,21 @@ async def test_runs_are_compared_with_each_other(tmp_path: Path) -> None:
     assert (mixed.traces, mixed.as_recorded) == ((3, 2), 3)
     assert mixed.played is not None
     assert mixed.played.differs
+
+
+async def test_a_run_that_breaks_off_is_the_one_that_is_told(tmp_path: Path) -> None:
+    asked: list[None] = []
+
+    def tiring(observations: Any) -> Any:
+        asked.append(None)
+        if len(asked) > 20:
+            raise RuntimeError("too tired")
+        return steady(observations)
+
+    await record_walk(tmp_path / "a", max_episodes=3)
+    found = await judged(tmp_path / "a", live(policy=tiring), wanted=Wanted(runs=2))
+    assert found.as_recorded == 1
+    assert found.played is not None
+    assert "too tired" in str(found.played.failure)
+    assert not found.played.whole
+    assert found.cause is None
