@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -82,7 +83,7 @@ Draw = Callable[[random.Random, int], float]
 class Bench:
     """Lanes that never end, whose steps take what *draw* says of a die and how many lanes step, and a model."""
 
-    draw: Draw
+    draw: Draw = attrs.field(repr=attrgetter("__name__"))
     fixed: float
     per_row: float = 0.0
     lanes: int = 16
