@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -10,8 +11,12 @@ from rlmesh_trio.recording.reader import Recording
 from rlmesh_trio.replay.bisection import acts_otherwise
 from rlmesh_trio.replay.findings import Divergence
 from rlmesh_trio.replay.judging import CASE, Judgement
+from rlmesh_trio.transport.address import is_address
 
 __all__ = ("again_command",)
+
+
+_MOST_EPISODES: Final = 16
 
 
 @attrs.frozen
@@ -36,14 +41,17 @@ def again_command(file: str, job: ReplayJob, recording: Recording, found: Judgem
     if CASE in recording.header.settings:
         return shlex.join(["rlmesh-trio", "conform", "replay", file, job.env or "TARGET"])
     again = _again(job, recording, found, parts_at)
-    if again == _Again(job.env, job.model, job.episodes, job.until, job.blame):
+    if again in (None, _Again(job.env, job.model, job.episodes, job.until, job.blame)):
         return ""
     return shlex.join(["rlmesh-trio", "replay", file, *_words(again, job)])
 
 
-def _again(job: ReplayJob, recording: Recording, found: Judgement, parts_at: Divergence) -> _Again:
+def _again(job: ReplayJob, recording: Recording, found: Judgement, parts_at: Divergence) -> _Again | None:
+    """What is to be played; ``None`` when the episode does not differ by itself, and what it hangs on is too much."""
     ordinal, cause, by_model = parts_at.ordinal, found.cause, acts_otherwise(parts_at)
-    if cause is not None and cause.kind == "after":
+    if cause is not None and cause.kind in ("after", "unknown"):
+        if not 0 < len(cause.episodes) <= _MOST_EPISODES:
+            return None
         return _Again(job.env, job.model if by_model else None, (*cause.episodes, ordinal))
     if not by_model:
         return _Again(job.env, None, (ordinal,), (parts_at.beyond or parts_at.first).step)
@@ -61,6 +69,9 @@ def _words(again: _Again, job: ReplayJob) -> Iterator[str]:
         yield from (
             name for name, given in (("--merge-rows", job.merge_rows), ("--fixed-batch", job.fixed_batch)) if given
         )
+    if again.env is not None and again.model is not None and not is_address(again.env):
+        lanes = job.lanes if again.blame else 1  # What an episode hangs on was played on one lane.
+        yield from () if lanes is None else ("--lanes", str(lanes))
     for ordinal in again.episodes:
         yield from ("--episode", str(ordinal))
     if again.until is not None:

@@ -69,6 +69,11 @@ def test_what_differs_is_told_and_the_next_command_works_as_it_is_printed(replay
     [
         ("full", (f"{ENVS}:Worn",), f"{ENVS}:Worn --episode 2 --episode 7"),
         ("full", ("--model", f"{ENVS}:contrary"), f"--model {ENVS}:contrary --episode 1"),
+        (
+            "full",
+            (f"{ENVS}:Walker", "--model", f"{ENVS}:Grudge"),
+            f"{ENVS}:Walker --model {ENVS}:Grudge --lanes 1 --episode 2 --episode 7",
+        ),
         ("full", (f"{ENVS}:Walker", "--model", f"{ENVS}:contrary"), f"--model {ENVS}:contrary --episode 1"),
         (
             "digest",

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from tests.replay.playing import Drift, record, vector
 
 TIRED_AFTER = 15
+SEED_OF_TWO = 102
 LEAF = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
@@ -192,3 +193,15 @@ class Tired:
         if self.asked > TIRED_AFTER:
             raise RuntimeError("too tired")
         return int(1 - np.sign(observation["qpos"][0]))
+
+
+class Grudge:
+    """A policy over rows that does not forget the second episode, and shows it in the seventh."""
+
+    def __init__(self) -> None:
+        self.is_sore = False
+
+    def predict(self, observation: Any, context: Any) -> int:
+        self.is_sore |= context.seed == SEED_OF_TWO
+        side = np.sign(observation["qpos"][0])
+        return int(1 + side if self.is_sore and context.seed == SEED_OF_TWO + 5 else 1 - side)

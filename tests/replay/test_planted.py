@@ -78,6 +78,16 @@ TABLE = {
         recorded_with=planted.crowded,
         verdict="batch",
     ),
+    "a policy that remembers": Planted(
+        planted.Walker,
+        (7, 1),
+        "action",
+        "state kept over reset",
+        blame="model",
+        policy=planted.Grudge,
+        after=(2,),
+        verdict="other",
+    ),
     "something between the two": Planted(
         planted.Whispering,
         (1, 1),
