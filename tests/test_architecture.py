@@ -33,6 +33,12 @@ IMPURE = {"trio", "asyncio", "socket", "time", "random", "grpclib", "trio_asynci
 CHANCE = {"random", "secrets", "time", "uuid", "uuid_utils"}
 STOPWATCH = "time.perf_counter_ns"  # It measures and decides nothing.
 CHANCE_BY_DEFAULT = {"rlmesh_trio.engine.session": {"time", "uuid_utils"}}  # Ids and wall-clock times are handed in.
+ABOVE = {
+    "recording": ("replay", "export", "conformance", "one_call"),
+    "replay": ("export", "conformance"),
+    "export": ("replay", "conformance", "one_call"),
+    "conformance": ("replay", "export", "one_call"),
+}
 ASYNCIO_WORLD = {"asyncio", "grpclib", "trio_asyncio"}
 ASYNCIO_PACKAGES = ("rlmesh_trio.transport", "rlmesh_trio.serve")
 
@@ -189,6 +195,14 @@ def test_nothing_builds_on_the_command_line_or_the_test_kit(source: Source) -> N
     for package in ("rlmesh_trio.cli", "rlmesh_trio.testing"):
         if not within(source.name, package, "rlmesh_trio.__main__"):
             assert not any(within(name, package) for name in source.own_modules())
+
+
+@pytest.mark.parametrize("room", ABOVE)
+def test_a_room_of_recordings_knows_no_room_that_builds_on_it(room: str) -> None:
+    above = tuple(f"rlmesh_trio.{name}" for name in ABOVE[room])
+    inside = [source for source in SOURCES if within(source.name, f"rlmesh_trio.{room}")]
+    assert inside
+    assert {(source.name, name) for source in inside for name in source.own_modules() if within(name, *above)} == set()
 
 
 @each_public
