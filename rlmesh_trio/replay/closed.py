@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from rlmesh_trio.engine.seeds import slot_seed
-from rlmesh_trio.errors import EnvRpcError, OperationTimeout, SessionError
+from rlmesh_trio.errors import EnvRpcError
 from rlmesh_trio.events import EpisodeCompleted
 from rlmesh_trio.hooks import Hooks
 from rlmesh_trio.observers.identity import UNDECISIVE
@@ -52,13 +52,13 @@ async def play_closed(
     or of these only *episodes*, lowest first. *lanes* may be others than recorded unless the run is ``by=lane``. A run
     that need not repeat, as :func:`~rlmesh_trio.recording.why_not_repeatable` tells, is played too.
 
-    An env operation that fails or outlives its limit ends the play, and *out* shows it.
+    An env operation that fails ends the play, and *out* shows it.
 
     Raises, all but the last two before anything is reset, :exc:`ContractChanged` for an env that is not the recorded
     one, unless *force*; :exc:`NotReplayable` for a recording of no run, an unknown episode, other lanes under
     ``by=lane``, or single episodes of such a run; what :func:`~rlmesh_trio.one_call.open_run` does; the session's own
-    error when the model failed or the env's connection was lost; and :exc:`~rlmesh_trio.recording.RecordingError` when
-    either file cannot be read or written.
+    error when the model failed, the env's connection was lost or an operation outlived its limit; and
+    :exc:`~rlmesh_trio.recording.RecordingError` when either file cannot be read or written.
     """
     header = recording.header
     chunks, fields = _settings(recording)
@@ -88,8 +88,8 @@ async def play_closed(
         assert recorder is not None
         try:
             await run.wait()
-        except (EnvRpcError, OperationTimeout) as failure:
-            if not _is_an_answer(failure):
+        except EnvRpcError as failure:
+            if failure.code == "CONNECTION":
                 raise
             logger.warning("the play ends where the env fails: %s", failure)
     if recorder.failure is not None:
@@ -131,10 +131,3 @@ def _left_out(spec: SessionSpec, ordinal: int) -> EpisodeSummary:
     """An episode that the session takes for finished. Nobody is told of it."""
     seed = slot_seed(spec, ordinal - 1)
     return EpisodeSummary(ordinal, 0, seed, None, 0, 0.0, False, False, 0, None, None, None)
-
-
-def _is_an_answer(failure: SessionError) -> bool:
-    """Whether the env, which is there, failed or did not answer in time."""
-    if isinstance(failure, EnvRpcError):
-        return failure.code != "CONNECTION"
-    return (failure.operation or "").startswith("env.")

@@ -53,7 +53,7 @@ def comparison_lines(comparison: Comparison, *, mode: str = "", episodes: int = 
     elif comparison.equal:
         lines += _equal_lines(comparison)
     elif not past:
-        lines.append(f"otherwise equal: {_extent(comparison)}")
+        lines += [f"otherwise equal: {_extent(comparison)}", *_unfinished_lines(comparison)]
     for divergence in past[:episodes]:
         lines += _divergence_lines(divergence, comparison, mode)
     if len(past) > episodes:
@@ -95,6 +95,10 @@ def _equal_lines(comparison: Comparison) -> Iterator[str]:
             f"  {_named([each.ordinal for each in comparison.divergences])} not in every bit: first at step"
             f" {first.first.step}, {first.first.leaves[0].path}{f' {worst}' if worst else ''}"
         )
+    yield from _unfinished_lines(comparison)
+
+
+def _unfinished_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.unfinished:
         yield f"  {_named(comparison.unfinished)} as far as both go: interrupted on one side"
 
