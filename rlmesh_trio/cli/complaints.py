@@ -2,7 +2,9 @@
 
 import sys
 import traceback
-from typing import cast
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Protocol, cast
 
 import click
 
@@ -17,7 +19,7 @@ from rlmesh_trio.errors import (
     format_duration,
 )
 
-__all__ = ("INTERRUPTED_TEXT", "complain", "error_line", "foreign_exit", "show_traceback")
+__all__ = ("INTERRUPTED_TEXT", "complain", "foreign_exit", "noted_failure", "show_traceback")
 
 INTERRUPTED_TEXT = "interrupted (Ctrl-C or SIGTERM)"
 _LIMIT_OPTIONS = {
@@ -27,7 +29,7 @@ _LIMIT_OPTIONS = {
 }
 
 
-def error_line(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     """What to tell the user of *error*, in one line."""
     match error:
         case InvalidSpec():
@@ -60,6 +62,26 @@ def _reasons(error: BaseException) -> list[str]:
     return [note for note in notes if not note.startswith("also: ")]
 
 
+class _Outcome(Protocol):
+    error: Exception | None
+
+
+@contextmanager
+def noted_failure(outcome: _Outcome) -> Generator[None]:
+    """Note what fails the block as *outcome*'s ``error``, a ``sys.exit`` of the env's or the policy's code too.
+
+    What is no failure (Ctrl-C, a cancellation) goes on out.
+    """
+    try:
+        yield
+    except Exception as error:
+        outcome.error = error
+    except BaseException as error:
+        outcome.error = foreign_exit(error)
+        if outcome.error is None:
+            raise
+
+
 def foreign_exit(error: BaseException) -> SessionError | None:
     """What to say when *error* is a ``sys.exit`` of the env's or the policy's code; ``None`` when it is not."""
     exits = isinstance(error, SystemExit)
@@ -70,7 +92,7 @@ def foreign_exit(error: BaseException) -> SessionError | None:
 
 def complain(error: BaseException, advice: str = "") -> None:
     """Print *error* to standard error, and what to do next if that is known: in one line."""
-    click.echo(f"error: {error_line(error)}{advice and f'; {advice}'}", err=True)
+    click.echo(f"error: {_error_line(error)}{advice and f'; {advice}'}", err=True)
 
 
 def show_traceback(error: BaseException) -> None:

@@ -12,7 +12,7 @@ import attrs
 import click
 import trio
 
-from rlmesh_trio.cli.complaints import foreign_exit
+from rlmesh_trio.cli.complaints import noted_failure
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import limits_of, open_env, open_model
@@ -169,16 +169,9 @@ async def replay_job(job: ReplayJob, recording: Recording, *, show_progress: boo
             helpers.start_soon(draw_progress, progress, sys.stderr)
         with tempfile.TemporaryDirectory(prefix="rlmesh-trio-replay-") as folder:
             plays = job.plays(recording, live, folder)
-            try:
-                # What an env or a policy prints does not belong between what is found.
-                with interruption.scope, contextlib.redirect_stdout(sys.stderr):
-                    await judge(plays, job.wanted, outcome.judgement, entering=progress.enter)
-            except Exception as error:
-                outcome.error = error
-            except BaseException as error:
-                outcome.error = foreign_exit(error)
-                if outcome.error is None:
-                    raise
+            # What an env or a policy prints does not belong between what is found.
+            with noted_failure(outcome), interruption.scope, contextlib.redirect_stdout(sys.stderr):
+                await judge(plays, job.wanted, outcome.judgement, entering=progress.enter)
             outcome.interrupted = interruption.happened
             if plays.interrupted is not None and outcome.judgement.played is None:
                 outcome.judgement.take(plays.interrupted)

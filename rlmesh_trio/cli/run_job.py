@@ -11,7 +11,7 @@ import attrs
 import click
 import trio
 
-from rlmesh_trio.cli.complaints import foreign_exit
+from rlmesh_trio.cli.complaints import noted_failure
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import RECONNECT_LIMIT, limits_of, open_env, open_model
@@ -193,43 +193,35 @@ async def _attempt(
     job: RunJob, env: AbstractAsyncContextManager[RunnableEnv], interruption: Interruption, progress: Progress | None
 ) -> Outcome:
     outcome = Outcome()
-    started = 0.0
-    try:
-        with interruption.scope:
-            async with open_run(
-                _noted(env, job.env, outcome, progress),
-                open_model(
-                    job.model,
-                    bounded=job.predict_timeout is not None,
-                    merge_rows=job.merge_rows,
-                    fixed_batch=job.fixed_batch,
-                    limits=job.limits,
-                ),
-                execution_horizon=job.horizon,
-                prefetch_lead=job.prefetch,
-                journal=job.journal,
-                resume=job.resume,
-                record=job.recording,
-                hooks=progress,
-                **job.spec_fields(),
-            ) as run:
-                outcome.run, interruption.session = run, run.session
-                if run.recorder is not None:
-                    for why in why_not_repeatable(run.recorder.header):
-                        logger.warning("this run need not repeat: %s", why)
-                if progress is not None:
-                    progress.resume(run.spec.finished)
-                started = time.perf_counter()
-                try:
-                    await run.wait()
-                finally:
-                    outcome.wall_seconds = time.perf_counter() - started
-    except Exception as error:
-        outcome.error = error
-    except BaseException as error:
-        outcome.error = foreign_exit(error)
-        if outcome.error is None:
-            raise
+    with noted_failure(outcome), interruption.scope:
+        async with open_run(
+            _noted(env, job.env, outcome, progress),
+            open_model(
+                job.model,
+                bounded=job.predict_timeout is not None,
+                merge_rows=job.merge_rows,
+                fixed_batch=job.fixed_batch,
+                limits=job.limits,
+            ),
+            execution_horizon=job.horizon,
+            prefetch_lead=job.prefetch,
+            journal=job.journal,
+            resume=job.resume,
+            record=job.recording,
+            hooks=progress,
+            **job.spec_fields(),
+        ) as run:
+            outcome.run, interruption.session = run, run.session
+            if run.recorder is not None:
+                for why in why_not_repeatable(run.recorder.header):
+                    logger.warning("this run need not repeat: %s", why)
+            if progress is not None:
+                progress.resume(run.spec.finished)
+            started = time.perf_counter()
+            try:
+                await run.wait()
+            finally:
+                outcome.wall_seconds = time.perf_counter() - started
     outcome.interrupted = interruption.happened and (outcome.run is None or outcome.error is not None)
     return outcome
 
