@@ -54,8 +54,9 @@ def verify_command(file: str, out: str | None) -> int:
 
 
 def _extent(footer: "Footer") -> str:
-    episodes = len(footer.episodes)
-    return f"{episodes:,} episode{'s' * (episodes != 1)}, {footer.ticks:,} tick{'s' * (footer.ticks != 1)}"
+    from rlmesh_trio.replay.told import counted
+
+    return f"{counted(len(footer.episodes), 'episode')}, {counted(footer.ticks, 'tick')}"
 
 
 @click.command("canon")

@@ -15,6 +15,7 @@ from rlmesh_trio.contract import autoreset_name
 from rlmesh_trio.recording import Decision, Episode, Header, Mishap
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.replay.shown import EpisodeShown, RunShown, StepShown, peer_text
+from rlmesh_trio.replay.told import counted
 from rlmesh_trio.spaces.metadata import plain_metadata
 
 __all__ = ("episode_lines", "episode_title", "run_lines", "run_title")
@@ -47,7 +48,7 @@ _MISHAPS = {
 
 def run_title(shown: RunShown) -> str:
     """What the run is, in a few words."""
-    return f"{shown.header.contract.env_id}: {_count(len(shown.episodes), 'episode')}"
+    return f"{shown.header.contract.env_id}: {counted(len(shown.episodes), 'episode')}"
 
 
 def run_lines(file: str, shown: RunShown, *, width: int, most: int | None) -> Iterator[str]:
@@ -68,7 +69,7 @@ def _header_rows(file: str, shown: RunShown) -> Iterator[tuple[str, str]]:
     yield "env", contract.env_id + address
     yield (
         "contract",
-        f"{shown.contract_digest.hex()}, {_count(contract.num_envs, 'lane')}, "
+        f"{shown.contract_digest.hex()}, {counted(contract.num_envs, 'lane')}, "
         f"autoreset {autoreset_name(contract.autoreset_mode)}",
     )
     yield "edition", header.workflow_edition or "not told"
@@ -125,7 +126,7 @@ def _episode_cells(episode: Episode) -> tuple[str, ...]:
 
 def _total_rows(shown: RunShown) -> Iterator[tuple[str, str]]:
     steps = sum(episode.steps for episode in shown.episodes)
-    yield "episodes", f"{len(shown.episodes):,}, {_count(steps, 'step')}, {_count(shown.ticks, 'tick')}"
+    yield "episodes", f"{len(shown.episodes):,}, {counted(steps, 'step')}, {counted(shown.ticks, 'tick')}"
     returns = spread_of([episode.cumulative_reward for episode in shown.episodes])
     lengths = spread_of([episode.steps for episode in shown.episodes])
     if returns is not None and lengths is not None:
@@ -134,7 +135,7 @@ def _total_rows(shown: RunShown) -> Iterator[tuple[str, str]]:
         ends = Counter(episode.end for episode in shown.episodes)
         yield "ends", ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
     if shown.given_up:
-        yield "given up", _count(len(shown.given_up), "earlier attempt")
+        yield "given up", counted(len(shown.given_up), "earlier attempt")
     if shown.mishaps:
         yield from _mishap_rows(shown.mishaps)
     yield "run root", shown.run_root.hex() or "none: the file has no end"
@@ -160,7 +161,7 @@ def _mishap_rows(mishaps: Sequence[Decision]) -> Iterator[tuple[str, str]]:
 def episode_title(shown: EpisodeShown) -> str:
     """Which episode it is and how it went, in a few words."""
     episode = shown.episode
-    how = f"{episode.end} after {_count(episode.steps, 'step')}"
+    how = f"{episode.end} after {counted(episode.steps, 'step')}"
     place = f"{shown.header.contract.env_id}, episode {episode.ordinal} of {shown.count}"
     return f"{place}: {how}, return {number_text(episode.cumulative_reward)}"
 
@@ -247,9 +248,5 @@ def _elided(
     last = (most - 1) // 3
     first = most - 1 - last
     lines = table(headings, [cells(item) for item in (*items[:first], *items[-last:])], width, left=left)
-    lines.insert(first + 1, f"  … {_count(len(items) - first - last, what)} left out here (--all shows them)")
+    lines.insert(first + 1, f"  … {counted(len(items) - first - last, what)} left out here (--all shows them)")
     return lines
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"

@@ -22,6 +22,7 @@ from rlmesh_trio.replay.shapes import shape_sentence
 __all__ = (
     "comparison_document",
     "comparison_lines",
+    "counted",
     "divergence_document",
     "leaf_line",
     "returns_document",
@@ -59,7 +60,7 @@ def comparison_lines(comparison: Comparison, *, mode: str = "", episodes: int = 
     if len(past) > episodes:
         others = [divergence.ordinal for divergence in past[episodes:]]
         lines.append(
-            f"and {_count(len(others), 'more episode')} that differ{'s' * (len(others) == 1)}: {_ranges(others)}"
+            f"and {counted(len(others), 'more episode')} that differ{'s' * (len(others) == 1)}: {_ranges(others)}"
         )
     if past and comparison.headers:
         lines.append(f"what else differs between the two: {_facts(comparison)}")
@@ -69,7 +70,7 @@ def comparison_lines(comparison: Comparison, *, mode: str = "", episodes: int = 
 def _contract_lines(comparison: Comparison) -> Iterator[str]:
     if not comparison.contract:
         return
-    yield f"CONTRACT CHANGED  {_count(len(comparison.contract), 'field')}"
+    yield f"CONTRACT CHANGED  {counted(len(comparison.contract), 'field')}"
     for field in comparison.contract[:_FEW_FIELDS]:
         yield f"  {field.path}   recorded {field.recorded or repr('')}   now {field.now or repr('')}"
     if len(comparison.contract) > _FEW_FIELDS:
@@ -104,7 +105,7 @@ def _unfinished_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _extent(comparison: Comparison) -> str:
-    return f"{_count(comparison.compared, 'episode')}, {_count(comparison.steps, 'step')}"
+    return f"{counted(comparison.compared, 'episode')}, {counted(comparison.steps, 'step')}"
 
 
 def _divergence_lines(divergence: Divergence, comparison: Comparison, mode: str) -> Iterator[str]:
@@ -116,7 +117,7 @@ def _divergence_lines(divergence: Divergence, comparison: Comparison, mode: str)
     if divergence.seed is not None:
         head[-1] += f" (seed {divergence.seed})"
     head.append(f"{_place(beyond.step)} of {divergence.steps[0]}")
-    head.append(f"{_count(divergence.equal_before, 'episode')} before it equal")
+    head.append(f"{counted(divergence.equal_before, 'episode')} before it equal")
     yield "  ".join(head)
     yield f"  {leaf_line(beyond.leaves[0] if beyond is first else _worst(beyond))}"
     yield f"  leaves that differ here: {_here(beyond)}"
@@ -238,8 +239,9 @@ def _clipped(text: str) -> str:
     return "none" if not text else text if len(text) <= _LONGEST // 2 else f"{text[: _LONGEST // 2]}..."
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}".replace(",", " ")
+def counted(number: int, what: str) -> str:
+    """So many of *what*, as in ``1 episode`` and ``5,321 steps``."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _named(ordinals: Sequence[int]) -> str:
@@ -272,7 +274,7 @@ def returns_lines(compared: ReturnsCompared) -> list[str]:
 def _test(what: str, pairs: int, test: SignTest) -> str:
     means = " -> ".join([f"{mean:.6g}" for mean in test.means])
     return (
-        f"{what}  {_count(pairs, 'pair')}: mean {means} (difference {test.difference:+.6g});"
+        f"{what}  {counted(pairs, 'pair')}: mean {means} (difference {test.difference:+.6g});"
         f" {test.higher} higher, {test.lower} lower, {test.equal} equal; sign test p {_chance(test.p_value)}"
     )
 

@@ -60,7 +60,7 @@ def test_equal_is_one_line(tmp_path: Path) -> None:
     found = compared(tmp_path, run(), run())
     assert comparison_lines(found) == [f"EQUAL  3 episodes, 15 steps, run root {found.run_roots[0].hex()}"]
     assert comparison_lines(attrs.evolve(found, compared=1, steps=5321, run_roots=(b"", b""))) == [
-        "EQUAL  1 episode, 5 321 steps"
+        "EQUAL  1 episode, 5,321 steps"
     ]
 
 
