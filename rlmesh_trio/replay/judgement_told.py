@@ -47,8 +47,8 @@ def judgement_lines(judgement: Judgement) -> list[str]:
     elif judgement.comparison is not None:
         lines += comparison_lines(judgement.comparison, mode=f"mode ({judgement.mode})", episodes=1)
     if judgement.played is not None and not judgement.played.whole:
-        begun = judgement.played.comparison.compared
-        lines.append(f"not played to the end: {begun} episode{'s' * (begun != 1)} begun")
+        compared = judgement.played.comparison.compared
+        lines.append(f"not played to the end: {compared} episode{'s' * (compared != 1)} compared")
     if len(judgement.traces) > 1 or sum(judgement.traces) > 1:
         lines.append(_runs_line(judgement.traces, judgement.as_recorded))
     if judgement.model is not None:

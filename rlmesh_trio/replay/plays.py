@@ -157,7 +157,9 @@ class Plays:
         """A play that was broken off, if there is anything in it to compare."""
         try:
             with open_recording(path) as now:
-                began = set(now.entries) & set(self.recording.entries if episodes is None else episodes)
+                both = set(now.entries) & set(self.recording.entries if episodes is None else episodes)
+                # That a connection was lost says nothing of the env.
+                began = {each for each in both if now.episode(each).error_code != "CONNECTION"}
         except RecordingError:
             return None
         if not began:

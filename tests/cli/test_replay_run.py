@@ -212,7 +212,7 @@ def test_a_model_that_fails_breaks_the_play_off(replay: Run, recordings: Path) -
     assert ran.status == 1
     assert "too tired" in ran.error
     first, *_, last = ran.out.splitlines()
-    assert (first, last) == ("EQUAL  3 episodes, 15 steps", "not played to the end: 3 episodes begun")
+    assert (first, last) == ("EQUAL  3 episodes, 15 steps", "not played to the end: 3 episodes compared")
 
 
 def test_the_groups_help_is_the_commands(replay: Run) -> None:
