@@ -16,7 +16,6 @@ from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.parameters import duration, token_option
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.errors import SessionError
-from rlmesh_trio.observers.extras import load_extra
 
 if TYPE_CHECKING:
     from rlmesh_trio.conformance.blob import Blob
@@ -102,7 +101,6 @@ def _again(
     chosen: dict[str, Any] = {**options, "options": tuple(options["options"])}
     settings = Settings(**chosen)
     try:
-        load_extra("hypothesis", extra="conform", wanted_by="conform")
         from rlmesh_trio.conformance.catalogue import load_checks
         from rlmesh_trio.conformance.lab import TargetLost
 

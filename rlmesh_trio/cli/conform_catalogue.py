@@ -12,7 +12,6 @@ from rlmesh_trio.cli.complaints import complain
 from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.errors import InvalidSpec, SessionError
-from rlmesh_trio.observers.extras import load_extra
 
 if TYPE_CHECKING:
     from rlmesh_trio.conformance.registry import Check
@@ -69,7 +68,6 @@ def show_command(id: str, modules: Sequence[str]) -> int:
 
 
 def _known(modules: Sequence[str]) -> "Mapping[str, Check]":
-    load_extra("hypothesis", extra="conform", wanted_by="conform")
     from rlmesh_trio.conformance.catalogue import load_checks
 
     return load_checks(modules)

@@ -1,4 +1,4 @@
-"""Packages that only some observers need, loaded when one of these is made."""
+"""Packages that an extra brings, loaded when something that needs them is made or asked for."""
 
 import importlib
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ("MissingExtra", "load_extra")
 
 
 class MissingExtra(SessionError):
-    """An observer needs a package that is not installed; the message names the extra that brings it."""
+    """What was asked for needs a package that is not installed; the message names the extra that brings it."""
 
 
 def load_extra(module: str, *, extra: str, wanted_by: str) -> Any:
