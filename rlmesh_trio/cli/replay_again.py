@@ -8,9 +8,10 @@ import attrs
 
 from rlmesh_trio.cli.replay_job import ReplayJob
 from rlmesh_trio.recording.reader import Recording
+from rlmesh_trio.recording.records import CASE
 from rlmesh_trio.replay.bisection import acts_otherwise
 from rlmesh_trio.replay.findings import Divergence
-from rlmesh_trio.replay.judging import CASE, Judgement
+from rlmesh_trio.replay.judging import Judgement
 from rlmesh_trio.transport.address import is_address
 
 __all__ = ("again_command",)

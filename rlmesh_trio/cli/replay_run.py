@@ -119,7 +119,7 @@ def _refuse_nothing_live(file: str, recorded: "Recording", options: Mapping[str,
     """Say what is to be named when nothing is."""
     if options["env"] is not None or options["model"] is not None:
         return
-    from rlmesh_trio.replay.judging import CASE
+    from rlmesh_trio.recording.records import CASE
 
     if CASE in recorded.header.settings:
         raise click.UsageError(

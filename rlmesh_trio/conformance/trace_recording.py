@@ -15,11 +15,11 @@ from rlmesh_trio.contract import AutoresetMode, EnvContract
 from rlmesh_trio.errors import EndpointError, SpaceError
 from rlmesh_trio.messages import EnvReply, Leaves, ResetRequest, StepTarget
 from rlmesh_trio.recording import Header, RecordingWriter, machine_facts, open_recording
+from rlmesh_trio.recording.records import CASE
 from rlmesh_trio.spaces import codec_for
 
 __all__ = ("blob_in", "record_traces")
 
-_BLOB = "conform.blob"
 _CHECK = "conform.check"
 
 
@@ -30,7 +30,7 @@ def record_traces(
 
     Raises :exc:`~rlmesh_trio.recording.RecordingError`, and ``MissingExtra`` without the extra ``mcap``.
     """
-    header = Header(contract=contract, settings={_CHECK: check, _BLOB: blob}, machine=machine_facts())
+    header = Header(contract=contract, settings={_CHECK: check, CASE: blob}, machine=machine_facts())
     with RecordingWriter(path, header, "full") as writer:
         recorder = _TraceRecorder(writer, contract)
         for trace in traces:
@@ -45,7 +45,7 @@ def blob_in(path: str | os.PathLike[str]) -> Blob:
     kind.
     """
     with open_recording(path) as recording:
-        told: Any = recording.header.settings.get(_BLOB)
+        told: Any = recording.header.settings.get(CASE)
     if not isinstance(told, str) or not told:
         raise BlobError(f"{os.fspath(path)} is no recording of a failed check: it holds no case to play again")
     return decode_blob(told)

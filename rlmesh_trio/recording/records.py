@@ -15,6 +15,7 @@ from rlmesh_trio.report import EpisodeSummary
 from rlmesh_trio.spec import EnvContract
 
 __all__ = (
+    "CASE",
     "CHANNELS",
     "DIGEST_BYTES",
     "FORMAT_VERSION",
@@ -37,6 +38,9 @@ __all__ = (
 
 FORMAT_VERSION = 1
 DIGEST_BYTES = 16
+
+CASE = "conform.blob"
+"""The setting of a header that says of which failed conformance case the recording is."""
 
 PROFILE = "rlmesh_trio.recording.v1"
 CHANNELS = {"/run": "Run", "/episode": "Episode", "/tick": "Tick", "/decision": "Decision"}

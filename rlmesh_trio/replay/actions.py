@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from rlmesh_trio.recording.reader import Recording
-from rlmesh_trio.recording.records import Footer
+from rlmesh_trio.recording.records import CASE, Footer
 from rlmesh_trio.recording.writer import RecordingWriter
 from rlmesh_trio.replay.asking import RecordedEnv
 from rlmesh_trio.replay.episode_play import EpisodePlay
@@ -22,8 +22,6 @@ from rlmesh_trio.replay.live import (
 from rlmesh_trio.replay.tick_play import TickPlay
 
 __all__ = ("play_actions",)
-
-_CASE = "conform.blob"
 
 
 async def play_actions(
@@ -55,7 +53,7 @@ async def play_actions(
     ordinals = ordinals_of(recording, episodes)
     open_env = live.env_for("playing recorded actions")
     refuse_own_file(recording, out)
-    by_lane = header.seed_rule == "by=lane" or _CASE in header.settings
+    by_lane = header.seed_rule == "by=lane" or CASE in header.settings
     lanes = recorded_lanes(header) if by_lane else None
     async with open_recorded_env(recording, open_env, lanes, same_width=by_lane, force=force) as env:
         width = env.contract.num_envs

@@ -7,6 +7,7 @@ import attrs
 
 from rlmesh_trio.errors import SessionError
 from rlmesh_trio.recording.reader import open_recording
+from rlmesh_trio.recording.records import CASE
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.replay.bisection import Cause, acts_otherwise, bisect
 from rlmesh_trio.replay.blame import Blamed, ModelAnswers, find_blame, question_model
@@ -17,15 +18,12 @@ from rlmesh_trio.replay.live import Live
 from rlmesh_trio.replay.plays import Mode, Played, Plays
 from rlmesh_trio.replay.returns import ReturnsCompared, compare_returns
 
-__all__ = ("CASE", "Entering", "Judgement", "Wanted", "judge", "mode_of")
+__all__ = ("Entering", "Judgement", "Wanted", "judge", "mode_of")
 
 T = TypeVar("T")
 
 Entering = Callable[[str, int], None]
 """Called with the name of each stage and how many episodes it plays, 0 for many; the play itself has no name."""
-
-CASE = "conform.blob"
-"""The setting of a header that says that the recording is of a failed conformance case."""
 
 
 @attrs.frozen(kw_only=True)
