@@ -8,27 +8,32 @@ import numpy as np
 
 from rlmesh_trio.messages import MetaValue
 
-__all__ = ("info_columns",)
+__all__ = ("has_place", "info_columns")
+
+
+def has_place(key: str) -> bool:
+    """Whether HDF5 has a place for something named *key*."""
+    return key not in ("", ".") and "/" not in key and "\0" not in key
 
 
 def info_columns(rows: Sequence[Mapping[str, MetaValue]], path: str = "") -> tuple[dict[str, Any], list[str]]:
     """By key the values of all *rows*: an array of numbers, a list of texts, or a dict of these for a nested mapping.
 
     Where a row lacks a key its number is NaN, its text empty. The list tells which keys are left out, as what they hold
-    is neither, or of another shape from row to row, or as they have a slash; *path* is what these begin with.
+    is neither, or of another shape from row to row, or as HDF5 has no place for them; *path* is what these begin with.
     """
     columns: dict[str, Any] = {}
     left_out: list[str] = []
     for key in sorted({key for row in rows for key in row}):
         cells = [row.get(key) for row in rows]
         there = [cell for cell in cells if cell is not None]
-        if "/" in key or not there:
+        if not has_place(key) or not there:
             left_out.append(path + key)
         elif all(isinstance(cell, Mapping) for cell in there):
             inner = [cast("Mapping[str, MetaValue]", cell or {}) for cell in cells]
             columns[key], gone = info_columns(inner, f"{path}{key}.")
             left_out += gone
-        elif all(isinstance(cell, str) for cell in there):
+        elif all(isinstance(cell, str) and "\0" not in cell for cell in there):
             columns[key] = [cell or "" for cell in cells]
         elif (numbers := _numbers(cells, there)) is not None:
             columns[key] = numbers

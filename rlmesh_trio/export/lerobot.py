@@ -115,6 +115,8 @@ class _Dataset:
             leaf = f"the leaf {feature.column.spec.path}"
             if len(feature.shape) > _DEEPEST:
                 raise self._refusal(f"{leaf} has {len(feature.shape)} dimensions, and LeRobot takes {_DEEPEST}")
+            if 0 in feature.shape:
+                raise self._refusal(f"{leaf} has no values, and LeRobot takes one or more")
             if feature.is_camera and self._video == "small" and (feature.shape[0] % 2 or feature.shape[1] % 2):
                 raise self._refusal(f"{leaf} has an odd side, and small videos take even ones: --video exact")
         names = [feature.name for feature in features]

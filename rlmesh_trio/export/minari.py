@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import gymnasium
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from rlmesh_trio.contract import ValueSpace
@@ -14,7 +15,7 @@ from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.export.destination import appearing_folder
 from rlmesh_trio.export.episodes import Exported, Played, Source, open_source, plain_infos, run_facts_of
 from rlmesh_trio.export.errors import ExportError
-from rlmesh_trio.export.infos import info_columns
+from rlmesh_trio.export.infos import has_place, info_columns
 from rlmesh_trio.messages import Leaves
 from rlmesh_trio.observers.extras import load_extra
 from rlmesh_trio.spaces import codec_for
@@ -52,11 +53,11 @@ def export_minari(
         open_source(path, everything=everything, observations_for="a Minari data set") as source,
         appearing_folder(out, mark="data/metadata.json", force=force) as draft,
     ):
-        _refuse_slashes(source)
+        _refuse_keys(source)
         env_id = source.recording.header.contract.env_id
-        spaces = source.observation_space.space, source.action_space.space
+        both = source.observation_space.space, source.action_space.space
         storage = storages.MinariStorage.new(
-            Path(draft, "data"), *spaces, _registered(env_id), "hdf5", jpeg_encoding=False
+            Path(draft, "data"), *both, _registered(env_id), "hdf5", jpeg_encoding=False
         )
         exported = _write(source, storage, buffers.EpisodeBuffer)
         storage.update_metadata(
@@ -103,12 +104,26 @@ def _suggested(name: str) -> str:
     return re.sub(r"[^-\w]+", "-", name).strip("-") + "-v0"
 
 
-def _refuse_slashes(source: Source) -> None:
-    for space in (source.observation_space, source.action_space):
-        for leaf in space.leaves:
-            if "/" in leaf.path:
-                why = f"HDF5 has no place for a key with a slash: {leaf.path}; export to parquet or lerobot"
+def _refuse_keys(source: Source) -> None:
+    for space in (source.observation_space.space, source.action_space.space):
+        for key in _keys(space):
+            if not has_place(key):
+                why = f"HDF5 has no place for a key like {key!r}; export to parquet"
                 raise ExportError(source.recording.path, why)
+
+
+def _keys(space: gymnasium.Space[Any]) -> Iterator[str]:
+    """The keys of *space*, at any depth."""
+    match space:
+        case spaces.Dict():
+            for key, inner in space.spaces.items():
+                yield key
+                yield from _keys(inner)
+        case spaces.Tuple():
+            for inner in cast("Any", space).spaces:
+                yield from _keys(inner)
+        case _:
+            pass
 
 
 class _Episode:

@@ -182,6 +182,7 @@ def test_a_small_video_is_small(tmp_path: Path) -> None:
     ("shape", "video", "why"),
     [
         ((33, 34, 3), "small", r"the leaf \$ has an odd side, and small videos take even ones"),
+        ((3, 0), "exact", r"the leaf \$ has no values, and LeRobot takes one or more"),
         ((2, 2, 2, 2, 2, 2), "exact", r"the leaf \$ has 6 dimensions, and LeRobot takes 5"),
     ],
 )
