@@ -1,6 +1,6 @@
 """Decisions as bytes. Batches come with nearly every step, so these are written and read by hand. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -37,8 +37,8 @@ def encode_decision(decision: Decision) -> bytes:
     """A decision message; its tick is the log time of the message and not in it."""
     match decision.what:
         case Batch(rows, took_ns):
-            columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-            return encode_batch(decision.unix_ns, took_ns, *map(tuple, columns))
+            ordinals, steps, requests, frames = zip(*rows, strict=True) if rows else ((), (), (), ())
+            return _encode_batch(decision.unix_ns, took_ns, ordinals, steps, _last_columns(requests, frames))
         case Mishap() as mishap:
             return _before_kind(decision) + length_prefixed(b"\x1a", encode(pb.Incident(**attrs.asdict(mishap))))
         case EpisodeSummary() as told:
@@ -73,23 +73,34 @@ def encode_batch(
     took_ns: int,
     ordinals: Sequence[int],
     steps: Sequence[int],
-    requests: tuple[int, ...],
+    widths: tuple[int, ...],
     frames: tuple[int, ...],
 ) -> bytes:
-    """The decision message of a batch, given column by column: what :class:`BatchRow` holds of each row."""
-    first, second = b"".join(map(encode_varint, ordinals)), b"".join(map(encode_varint, steps))
-    rest = _packed(b"\x1a", requests) + _packed(b"\x22", frames)
-    batch = b"".join(
-        (b"\x0a", encode_varint(len(first)), first, b"\x12", encode_varint(len(second)), second, rest, b"\x29")
-    )
-    size = encode_varint(len(batch) + 8)
-    return b"".join((b"\x09", _pack_time(unix_ns), b"\x12", size, batch, _pack_time(took_ns)))
+    """The decision message of a batch: by row its ordinal and step, by request how many rows and frames it has."""
+    return _encode_batch(unix_ns, took_ns, ordinals, steps, _by_request(widths, frames))
 
 
 @lru_cache(maxsize=1024)
-def _packed(tag: bytes, numbers: tuple[int, ...]) -> bytes:
-    """A column that is the same for most batches of a size."""
-    return length_prefixed(tag, b"".join(map(encode_varint, numbers)))
+def _by_request(widths: tuple[int, ...], frames: tuple[int, ...]) -> bytes:
+    """Two columns that are the same for most batches of a size. A request without an answer has no frames."""
+    requests = [request for request, width in enumerate(widths) for _ in range(width)]
+    return _last_columns(requests, [frames[request] if request < len(frames) else 0 for request in requests])
+
+
+def _last_columns(requests: Iterable[int], frames: Iterable[int]) -> bytes:
+    return length_prefixed(b"\x1a", _packed(requests)) + length_prefixed(b"\x22", _packed(frames))
+
+
+def _encode_batch(unix_ns: int, took_ns: int, ordinals: Iterable[int], steps: Iterable[int], last: bytes) -> bytes:
+    first, second = _packed(ordinals), _packed(steps)
+    batch = b"".join(
+        (b"\x0a", encode_varint(len(first)), first, b"\x12", encode_varint(len(second)), second, last, b"\x29")
+    )
+    return b"".join((b"\x09", _pack_time(unix_ns), b"\x12", encode_varint(len(batch) + 8), batch, _pack_time(took_ns)))
+
+
+def _packed(numbers: Iterable[int]) -> bytes:
+    return b"".join(map(encode_varint, numbers))
 
 
 def decode_decision(data: bytes, tick: int) -> Decision:

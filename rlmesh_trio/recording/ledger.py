@@ -95,8 +95,6 @@ class Ledger:
     def _take_step(self, tick: Tick) -> list[Episode]:
         reply, rows = tick.reply, len(tick.lanes)
         actions = self._digester.action_rows(tick.action, rows)
-        if rows == 1 and reply is not None and not tick.begins:
-            return self._advance(tick, reply, 0, actions[0], tick.observation_digests, tick.info_digests)
         ended: list[Episode] = []
         width = len(tick.observation_digests) // rows if rows else 0
         for row, lane in enumerate(tick.lanes):
@@ -123,22 +121,38 @@ class Ledger:
         flags, reward = 0, 0.0
         if row < len(rewards):
             flags, reward = _HAS_REWARD, rewards[row]
-            episode.cumulative_reward += reward
         if row < len(terminated):
             flags |= _HAS_FLAGS | _TERMINATED if terminated[row] else _HAS_FLAGS
         if row < len(truncated):
             flags |= _HAS_FLAGS | _TRUNCATED if truncated[row] else _HAS_FLAGS
-        if self._stable is not None:
-            observed = self._in_root(observed)
-        episode.last_tick = tick.number
-        episode.steps += 1
-        if episode.error or episode.unanswered:
-            episode.error, episode.unanswered = "", False
-        episode.hash.update(_step_head(b"S", flags, reward, len(action), len(observed)) + action + observed + infos)
+        self._count(episode, tick.number, flags, reward, action, observed, infos)
         if episode.newest is not None:
             episode.newest.append((tick, row))
         end = self._end_by(episode, reply, flags) if flags & _ENDED or reply.completed else None
         return [] if end is None else [self._end(episode.lane, end)]
+
+    def take_plain(self, number: int, lane: int, reward: float, action: bytes, observed: bytes, infos: bytes) -> int:
+        """Account what :meth:`take` would, below level ``ring``: an answered step of one *lane* whose episode goes on.
+
+        The last three are digests. The episode's ordinal, 0 when there is none that counts.
+        """
+        self.ticks = number
+        episode = self._open.get(lane)
+        if episode is None:
+            return 0
+        self._count(episode, number, _HAS_REWARD | _HAS_FLAGS, reward, action, observed, infos)
+        return episode.ordinal
+
+    def _count(
+        self, episode: _Open, number: int, flags: int, reward: float, action: bytes, observed: bytes, infos: bytes
+    ) -> None:
+        if self._stable is not None:
+            observed = self._in_root(observed)
+        episode.last_tick = number
+        episode.steps += 1
+        episode.cumulative_reward += reward
+        episode.error, episode.unanswered = "", False
+        episode.hash.update(_step_head(b"S", flags, reward, len(action), len(observed)) + action + observed + infos)
 
     def _note_failure(self, lane: int, tick: Tick, action: bytes = b"") -> None:
         episode = self._open.get(lane)

@@ -45,7 +45,7 @@ _SUMMARY_FIELDS = tuple(field.name for field in attrs.fields(EpisodeSummary))
 
 
 _Asked = tuple[Sequence[int], Sequence[int], tuple[int, ...]]
-"""By row of a batch: the ordinal of its episode, its step, and the place of the request it came with."""
+"""By row of a batch the ordinal of its episode and its step, and by request how many rows it has."""
 
 
 @attrs.frozen(eq=False)
@@ -149,17 +149,23 @@ class Recorder:
         logger.warning("%s; the run goes on without it", failure)
         self._writer.close()
 
-    def _put(self, write: Callable[..., None], *arguments: object, later: bool = False) -> None:
-        """Write, after all that waits; if it may be *later*, together with what follows: that costs half as much."""
-        if self.failure is not None or self._finished:
-            return
+    def _put(self, write: Callable[..., None], *arguments: object) -> None:
+        """Write, after all that waits."""
         self._waiting.append((write, arguments))
-        if not later or len(self._waiting) >= _TOGETHER or time.monotonic() >= self._due:
+        self._write_waiting()
+
+    def _put_later(self, write: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        """Write together with what follows: that costs half as much. Nobody may change *arguments*."""
+        waiting = self._waiting
+        waiting.append((write, arguments))
+        if len(waiting) >= _TOGETHER or time.monotonic() >= self._due:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
         self._due = time.monotonic() + _WAITING_SECONDS
         waiting, self._waiting = self._waiting, []
+        if self.failure is not None or self._finished:
+            return
         try:
             for write, arguments in waiting:
                 write(*arguments)
@@ -203,7 +209,9 @@ class Recorder:
     def step_answered(self, action: Leaves, target: StepTarget, fresh: tuple[str, ...], reply: EnvReply) -> None:
         """*target* was stepped; *fresh* is from :meth:`step_asked`."""
         if not fresh:
-            self._put(self._writer.record_step, action, reply, target, later=_is_lasting(action, reply))
+            self._put_later(self._writer.record_step, (action, reply, target))
+            if not _is_lasting(action, reply):
+                self._write_waiting()
             return
         lanes = target.env_indices or self._all_lanes
         self._ids.update((lane, episode_id) for lane, episode_id in zip(lanes, fresh, strict=False) if episode_id)
@@ -260,20 +268,18 @@ class Recorder:
         if self._held:
             shown = {info.episode_id for request in requests for info in request.episode_info if info.episode_id}
             self._write([held for held in self._held if not shown.isdisjoint(held.ids)])
-        ordinal, ordinals, steps, places = self._ordinals.get, list[int](), list[int](), list[int]()
-        for place, request in enumerate(requests):
+        ordinal = self._ordinals.get
+        ordinals, steps = list[int](), list[int]()
+        for request in requests:
             for info in request.episode_info:
                 ordinals.append(ordinal(info.episode_id, 0))
-                places.append(place)
             steps += request.episode_steps
-        return ordinals, steps, tuple(places)
+        return ordinals, steps, tuple([len(request.episode_info) for request in requests])
 
     def model_answered(self, asked: _Asked, replies: Sequence[PredictReply | Exception], took_ns: int) -> None:
         """One call to the model came back; *asked* is from :meth:`model_asked`."""
-        ordinals, steps, places = asked
-        told = [0 if isinstance(reply, Exception) else len(reply.actions) for reply in replies]
-        frames = tuple([told[place] if place < len(told) else 0 for place in places])
-        self._put(self._writer.record_batch, time.time_ns(), took_ns, ordinals, steps, places, frames, later=True)
+        frames = tuple([0 if isinstance(reply, Exception) else len(reply.actions) for reply in replies])
+        self._put_later(self._writer.record_batch, (time.time_ns(), took_ns, *asked, frames))
 
 
 class _RecorderHooks(Hooks):

@@ -25,12 +25,13 @@ from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
 from rlmesh_trio.wire.served_env import decode_served, encode_served_error
 from rlmesh_trio.wire.space_value import encode_leaves
 
-__all__ = ("decode_tick", "encode_infos", "encode_tick")
+__all__ = ("decode_tick", "encode_infos", "encode_plain_step", "encode_tick")
 
 _pack_double: Final = Struct("<d").pack
-# A step's answer of one row, without observation and infos: reward and both masks.
-_pack_one_row: Final = Struct("<6sd2s1s2s1s").pack
-_ONE_ROW: Final = b"\x32\x12\x12\x10\x12\x08"
+# The answer to a plain step, without observation and infos: reward and both masks.
+_pack_answer: Final = Struct("<6sd6s").pack
+_BEFORE_REWARD: Final = b"\x32\x12\x12\x10\x12\x08"
+_GOES_ON: Final = b"\x1a\x01\0\x22\x01\0"
 
 
 def encode_tick(tick: Tick, *, full: bool) -> bytes:
@@ -39,8 +40,6 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
     The times in episode records are left off, so that equal runs make equal ticks. Raises what encoding a request does.
     """
     reset, reply, action = tick.reset, tick.reply, tick.action
-    if not full and reset is None and reply is not None and len(action) == 1 and _is_of_one_row(reply):
-        return _encode_plain_step(tick, reply, action[0])
     parts: list[Leaf] = [b"\x08", encode_varint(tick.number), _places(tick.lanes, tick.episodes, tick.begins)]
     if reset is not None:
         parts.append(length_prefixed(b"\x2a", encode_reset("", reset)))
@@ -63,27 +62,20 @@ def encode_tick(tick: Tick, *, full: bool) -> bytes:
     return b"".join(parts)
 
 
-def _is_of_one_row(reply: EnvReply) -> bool:
-    return len(reply.rewards) == 1 and len(reply.terminated_mask) == 1 and len(reply.truncated_mask) == 1
+def encode_plain_step(
+    number: int, lane: int, ordinal: int, action: bytes, reward: float, observed: bytes, infos: bytes
+) -> bytes:
+    """What :func:`encode_tick` makes of the answered step of one lane whose episode goes on; the action is one leaf.
 
-
-def _encode_plain_step(tick: Tick, reply: EnvReply, action: Leaf) -> bytes:
-    """The same for the step that comes most often: of one lane, with an action of one leaf, answered."""
-    observed, infos = tick.observation_digests, tick.info_digests
+    *ordinal* is 0 for none, *observed* and *infos* are the digests.
+    """
     return b"".join(
         (
             b"\x08",
-            encode_varint(tick.number),
-            _before_action(
-                tick.lanes,
-                tick.episodes,
-                tick.begins,
-                action.nbytes if isinstance(action, memoryview) else len(action),
-            ),
+            encode_varint(number),
+            _before_action(lane, ordinal, len(action)),
             action,
-            _pack_one_row(
-                _ONE_ROW, reply.rewards[0], b"\x1a\x01", reply.terminated_mask, b"\x22\x01", reply.truncated_mask
-            ),
+            _pack_answer(_BEFORE_REWARD, reward, _GOES_ON),
             _before_digests(len(observed)),
             observed,
             b"\x42\x10",
@@ -93,12 +85,12 @@ def _encode_plain_step(tick: Tick, reply: EnvReply, action: Leaf) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _before_action(lanes: tuple[int, ...], episodes: tuple[int, ...], begins: tuple[int, ...], size: int) -> bytes:
+def _before_action(lane: int, ordinal: int, size: int) -> bytes:
     """What stands between the number and the action's only leaf, which is *size* bytes long."""
     leaf = b"\x0a" + encode_varint(size)
     value = b"\x0a" + encode_varint(len(leaf) + size) + leaf
     step = b"\x12" + encode_varint(len(value) + size) + value
-    return _places(lanes, episodes, begins) + b"\x2a" + encode_varint(len(step) + size) + step
+    return _places((lane,), (ordinal,) if ordinal else (), ()) + b"\x2a" + encode_varint(len(step) + size) + step
 
 
 @lru_cache(maxsize=64)

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.resources import files
+from math import inf
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, Self, TypeGuard
 
 import attrs
 
@@ -37,7 +38,7 @@ from rlmesh_trio.recording.records import (
     Tick,
     parse_level,
 )
-from rlmesh_trio.recording.tick_codec import encode_tick
+from rlmesh_trio.recording.tick_codec import encode_plain_step, encode_tick
 from rlmesh_trio.report import EpisodeSummary
 
 __all__ = ("RecordingWriter",)
@@ -82,10 +83,11 @@ class RecordingWriter:
         self._digester = Digester(contract.observation_space, contract.action_space, header.ignored_infos)
         self._ledger = Ledger(header, self._digester)
         self._full = header.level == "full"
+        self._digests_only = header.level == "digest"
         self._chunk_ticks = chunk_ticks
-        self._chunk_seconds = chunk_seconds
+        self._chunk_seconds = inf if chunk_seconds is None else chunk_seconds
         self._unflushed = 0
-        self._flushed_at = time.monotonic()
+        self._flush_due = time.monotonic() + self._chunk_seconds
         load_extra("zstandard", extra="mcap", wanted_by="a recording")
         try:
             self._file: BinaryIO = open(self.path, "wb", opener=_kept_as_it_is)  # noqa: SIM115 - closed by close
@@ -167,19 +169,31 @@ class RecordingWriter:
         *begins* is for lanes that restart by themselves: by lane the ordinal of the episode whose first observation the
         answer holds, else 0. Under ``NEXT_STEP`` that is the step after an end, and its action belongs to no episode.
         """
-        ledger = self._ledger
         lanes = (target.env_indices if target is not None else ()) or self._lanes
-        if len(lanes) == 1:
-            ordinal = ledger.ordinal_on(lanes[0])
-            episodes = (ordinal,) if ordinal else ()
-        else:
-            episodes = tuple(map(ledger.ordinal_on, lanes))
-            episodes = episodes if any(episodes) else ()
-        begun = tuple(begins) if begins and any(begins) else ()
-        self._record(
-            Tick(number=ledger.ticks + 1, lanes=lanes, episodes=episodes, begins=begun, action=action, target=target),
-            answer,
+        if self._digests_only and len(lanes) == len(action) == 1 and not begins and _is_plain(answer):
+            leaf = action[0]
+            if isinstance(leaf, bytes):
+                self._record_plain(leaf, answer, lanes[0])
+                return
+        episodes = tuple(map(self._ledger.ordinal_on, lanes))
+        tick = Tick(
+            number=self._ledger.ticks + 1,
+            lanes=lanes,
+            episodes=episodes if any(episodes) else (),
+            begins=tuple(begins) if any(begins) else (),
+            action=action,
+            target=target,
         )
+        self._record(tick, answer)
+
+    def _record_plain(self, action: bytes, answer: EnvReply, lane: int) -> None:
+        """The step that comes most often: what :meth:`_record` does, at a third of the cost."""
+        ledger, digester = self._ledger, self._digester
+        observed, infos = digester.observation_rows(answer.observation, 1), digester.info_rows(answer.infos, 1)
+        reward, number = answer.rewards[0], ledger.ticks + 1
+        self._begin_tick()
+        ordinal = ledger.take_plain(number, lane, reward, digester.digest(action), observed, infos)
+        self._add("/tick", encode_plain_step(number, lane, ordinal, action, reward, observed, infos))
 
     def _record(self, tick: Tick, answer: EnvReply | EndpointError | None) -> None:
         if isinstance(answer, EnvReply):
@@ -207,11 +221,14 @@ class RecordingWriter:
         took_ns: int,
         ordinals: Sequence[int],
         steps: Sequence[int],
-        requests: tuple[int, ...],
+        widths: tuple[int, ...],
         frames: tuple[int, ...],
     ) -> None:
-        """Record one call to the model: as :class:`Batch`, given by column."""
-        self._add("/decision", encode_batch(unix_ns, took_ns, ordinals, steps, requests, frames))
+        """Record one call to the model: a :class:`Batch`, by row its ordinal and step, by request its rows and frames.
+
+        *frames* may be shorter: what was not answered has none.
+        """
+        self._add("/decision", encode_batch(unix_ns, took_ns, ordinals, steps, widths, frames))
 
     def copy(self, entries: Iterable[Tick | Episode | Decision]) -> None:
         """Record what was recorded before, the first tick being the next in number. Recording can go on after it.
@@ -235,16 +252,16 @@ class RecordingWriter:
     def _write(self, tick: Tick) -> list[Episode]:
         """Write *tick*; the episodes it ends, still to be written."""
         encoded = encode_tick(tick, full=self._full)
-        # Not after the tick: what ends with it belongs into its chunk.
-        seconds = self._chunk_seconds
-        if self._unflushed >= self._chunk_ticks or (
-            seconds is not None and time.monotonic() - self._flushed_at >= seconds
-        ):
-            self.flush()
-        self._unflushed += 1
+        self._begin_tick()
         ended = self._ledger.take(tick)
         self._add("/tick", encoded)
         return ended
+
+    def _begin_tick(self) -> None:
+        """End the chunk if that is due: not after a tick, since what ends with it belongs into its chunk."""
+        if self._unflushed >= self._chunk_ticks or time.monotonic() >= self._flush_due:
+            self.flush()
+        self._unflushed += 1
 
     def _episodes(self, ended: Sequence[Episode]) -> None:
         for episode in ended:
@@ -259,7 +276,7 @@ class RecordingWriter:
     def flush(self) -> None:
         """End the chunk: what was recorded so far survives the process."""
         self._unflushed = 0
-        self._flushed_at = time.monotonic()
+        self._flush_due = time.monotonic() + self._chunk_seconds
         try:
             self._mcap.flush()
         except OSError as error:
@@ -301,3 +318,13 @@ class RecordingWriter:
 
     def _refusal(self, error: OSError) -> RecordingError:
         return RecordingError(self.path, f"it cannot be written: {error.strerror or error}")
+
+
+def _is_plain(answer: EnvReply | EndpointError | None) -> TypeGuard[EnvReply]:
+    """Whether it answers the step of one row whose episode goes on."""
+    return (
+        type(answer) is EnvReply
+        and answer.terminated_mask == b"\0" == answer.truncated_mask
+        and len(answer.rewards) == 1
+        and not answer.completed
+    )

@@ -72,7 +72,9 @@ def record(writer: RecordingWriter, op: Op) -> None:
             rewards=op.rewards,
             terminated_mask=bytes(flag & 1 for flag in op.flags),
             truncated_mask=bytes(flag >> 1 for flag in op.flags),
-            completed=[EpisodeRecord("somebody", 3, 1, 2, 0.5, end_timestamp_ns=7, final_info={"x": 1})],
+            completed=[EpisodeRecord("somebody", 3, 1, 2, 0.5, end_timestamp_ns=7, final_info={"x": 1})]
+            if op.capped or any(op.flags)
+            else [],
         )
     if op.is_reset:
         options = {"trial_index": list(op.begins)} if len(op.begins) > 1 else {"trial_index": max(op.begins, default=0)}
