@@ -95,6 +95,8 @@ class Ledger:
     def _take_step(self, tick: Tick) -> list[Episode]:
         reply, rows = tick.reply, len(tick.lanes)
         actions = self._digester.action_rows(tick.action, rows)
+        if rows == 1 and reply is not None and not tick.begins:
+            return self._advance(tick, reply, 0, actions[0], tick.observation_digests, tick.info_digests)
         ended: list[Episode] = []
         width = len(tick.observation_digests) // rows if rows else 0
         for row, lane in enumerate(tick.lanes):

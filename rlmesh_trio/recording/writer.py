@@ -175,16 +175,18 @@ class RecordingWriter:
             if isinstance(leaf, bytes):
                 self._record_plain(leaf, answer, lanes[0])
                 return
-        episodes = tuple(map(self._ledger.ordinal_on, lanes))
-        tick = Tick(
-            number=self._ledger.ticks + 1,
-            lanes=lanes,
-            episodes=episodes if any(episodes) else (),
-            begins=tuple(begins) if any(begins) else (),
-            action=action,
-            target=target,
+        ledger = self._ledger
+        if len(lanes) == 1:
+            ordinal = ledger.ordinal_on(lanes[0])
+            episodes = (ordinal,) if ordinal else ()
+        else:
+            episodes = tuple(map(ledger.ordinal_on, lanes))
+            episodes = episodes if any(episodes) else ()
+        begun = tuple(begins) if begins and any(begins) else ()
+        self._record(
+            Tick(number=ledger.ticks + 1, lanes=lanes, episodes=episodes, begins=begun, action=action, target=target),
+            answer,
         )
-        self._record(tick, answer)
 
     def _record_plain(self, action: bytes, answer: EnvReply, lane: int) -> None:
         """The step that comes most often: what :meth:`_record` does, at a third of the cost."""
