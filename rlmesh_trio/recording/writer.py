@@ -189,7 +189,7 @@ class RecordingWriter:
         )
 
     def _record_plain(self, action: bytes, answer: EnvReply, lane: int) -> None:
-        """The step that comes most often: what :meth:`_record` does, at a third of the cost."""
+        """The step that comes most often: what :meth:`_record` does, without a tick."""
         ledger, digester = self._ledger, self._digester
         observed, infos = digester.observation_rows(answer.observation, 1), digester.info_rows(answer.infos, 1)
         reward, number = answer.rewards[0], ledger.ticks + 1
