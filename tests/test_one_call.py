@@ -109,6 +109,8 @@ def test_options_and_defaults() -> None:
         "on_timeout": Recovery(),
         "journal": None,
         "resume": None,
+        "record": None,
+        "record_level": "digest",
         "hooks": None,
         "scheduler": None,
     }

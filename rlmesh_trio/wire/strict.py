@@ -31,6 +31,7 @@ MAX_DEPTH = 100
 M = TypeVar("M", bound=betterproto.Message)
 
 _VARINT_LIMITS = {"bool": 1 << 64, "int64": 1 << 64, "uint64": 1 << 64, "uint32": 1 << 32, "enum": 1 << 31}
+_EIGHT_BYTES = ("double", "sfixed64")
 
 
 class _Field(NamedTuple):
@@ -180,6 +181,6 @@ def _fields_by_name(message_class: type[betterproto.Message]) -> dict[str, _Fiel
         if meta.proto_type in ("message", "map"):
             message = described.cls_by_field[name]
         limit = _VARINT_LIMITS.get(meta.proto_type, 0)
-        wire_type = 0 if limit else 1 if meta.proto_type == "double" else 2
+        wire_type = 0 if limit else 1 if meta.proto_type in _EIGHT_BYTES else 2
         fields[name] = _Field(name, meta.number, wire_type, repeated, limit, message, meta.proto_type == "map")
     return fields

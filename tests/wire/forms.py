@@ -14,13 +14,25 @@ from tests.wire.oracle import descriptor, google, is_map
 __all__ = ("damaged", "messages", "varint", "wire_form")
 
 _VARINT_TYPES = {"int64", "uint64", "uint32", "bool", "enum"}
-_TYPE_NAMES = {1: "double", 3: "int64", 4: "uint64", 8: "bool", 9: "string", 11: "message", 12: "bytes", 13: "uint32"}
+_TYPE_NAMES = {
+    1: "double",
+    3: "int64",
+    4: "uint64",
+    8: "bool",
+    9: "string",
+    11: "message",
+    12: "bytes",
+    13: "uint32",
+    16: "sfixed64",
+}
+_EIGHT_BYTES = {"double", "sfixed64"}
 _LARGE = (bytes(4096), bytes(range(251)) * 17)
 
 _MOSTLY = st.sampled_from((True, True, True, False))
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "double": st.floats(),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "sfixed64": st.integers(-(2**63), 2**63 - 1),
     "uint64": st.integers(0, 2**64 - 1),
     "uint32": st.integers(0, 2**32 - 1),
     "bool": st.booleans(),
@@ -106,6 +118,8 @@ class _Writer:
     def scalar(self, kind: str, value: Any) -> bytes:
         if kind == "double":
             return pack("<d", value)
+        if kind == "sfixed64":
+            return pack("<q", value)
         if kind in ("uint32", "enum") and self.odd():
             value = value % 2**32 + self.random.randrange(2**31) * 2**32
         if kind == "bool" and value and self.odd():
@@ -144,7 +158,7 @@ class _Writer:
         kind = _type_of(field)
         if kind in _VARINT_TYPES:
             return self.field(field.number, 0, b"\x00")
-        return self.field(field.number, 1, bytes(8)) if kind == "double" else self.field(field.number, 2, b"")
+        return self.field(field.number, 1, bytes(8)) if kind in _EIGHT_BYTES else self.field(field.number, 2, b"")
 
     def singular(self, field: Any, value: Any) -> list[bytes]:
         kind = _type_of(field)
@@ -163,7 +177,7 @@ class _Writer:
             return self.field(field.number, 2, b"".join(self.message(value)))
         if kind in ("string", "bytes"):
             return self.field(field.number, 2, value.encode() if kind == "string" else value)
-        return self.field(field.number, 1 if kind == "double" else 0, self.scalar(kind, value))
+        return self.field(field.number, 1 if kind in _EIGHT_BYTES else 0, self.scalar(kind, value))
 
     def repeated(self, field: Any, value: Any) -> list[bytes]:
         kind = _type_of(field)
