@@ -15,12 +15,12 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
 from rlmesh_trio.editions import CURRENT_EDITION
 from rlmesh_trio.endpoints.conformance import Conformance
-from rlmesh_trio.endpoints.lane_accounts import lane_infos
 from rlmesh_trio.endpoints.loading import AnyEnv
 from rlmesh_trio.endpoints.png import png_bytes
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, SessionError, SpaceError
 from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.spaces import codec_for, contract_from_gymnasium
+from rlmesh_trio.spaces.lane_infos import lane_part
 from rlmesh_trio.spec import AutoresetMode, EnvContract, ValueSpace
 
 __all__ = ("EnvHost", "HostReply", "ScalarHost", "VectorHost", "host_env", "only_lanes")
@@ -288,7 +288,7 @@ class VectorHost(_Host):
 
     def _row_infos(self, infos: object) -> Metadata:
         told = self._told_infos(infos)
-        return lane_infos(told, 0, 1) if self._rows == 1 else told
+        return lane_part(told, 0, 1) if self._rows == 1 else told
 
     def _packed(self, observation: Any) -> Leaves:
         try:

@@ -6,16 +6,13 @@ that step is already the new episode's first, and tells its id.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
-
-import numpy as np
+from collections.abc import Callable, Sequence
 
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EpisodeRecord, Metadata
 from rlmesh_trio.spec import AutoresetMode
 
-__all__ = ("EpisodeAccounts", "InfosOf", "fanned_infos", "lane_infos")
+__all__ = ("EpisodeAccounts", "InfosOf", "fanned_infos")
 
 InfosOf = Callable[[int], Metadata]
 
@@ -107,21 +104,3 @@ class EpisodeAccounts:
 def fanned_infos(infos: Sequence[Metadata], told: Sequence[bool]) -> Metadata:
     """The infos of several lanes in one: each lane's own as ``final_info``, and which are *told* beside it."""
     return {"final_info": list(infos), "_final_info": list(told)}
-
-
-def lane_infos(infos: Metadata, lane: int, lanes: int) -> Metadata:
-    """The infos of one lane out of gymnasium's vector form: ``key`` holds all lanes, ``_key`` says which have it."""
-    own: dict[str, Any] = {}
-    for key, values in infos.items():
-        if key.startswith("_") and key[1:] in infos:
-            continue
-        mask = cast("Sequence[bool] | None", infos.get(f"_{key}"))
-        if mask is not None and not mask[lane]:
-            continue
-        if isinstance(values, Mapping):
-            own[key] = lane_infos(values, lane, lanes)
-        elif isinstance(values, (list, np.ndarray)) and len(values) == lanes:
-            own[key] = cast("Sequence[Any]", values)[lane]
-        else:
-            own[key] = values
-    return own

@@ -16,7 +16,7 @@ import trio
 from rlmesh_trio.editions import CURRENT_EDITION
 from rlmesh_trio.endpoints.conformance import Conformance
 from rlmesh_trio.endpoints.env_hosts import HostReply, only_lanes
-from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, fanned_infos, lane_infos
+from rlmesh_trio.endpoints.lane_accounts import EpisodeAccounts, InfosOf, fanned_infos
 from rlmesh_trio.endpoints.lane_fanout import close_lanes, open_lanes, reset_lanes, step_lanes
 from rlmesh_trio.endpoints.lane_process import ProcessWorker
 from rlmesh_trio.endpoints.lane_workers import InlineWorker, LaneWorker, ThreadWorker
@@ -24,6 +24,7 @@ from rlmesh_trio.endpoints.loading import env_makers
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, SpaceError
 from rlmesh_trio.messages import EnvReply, EpisodeRecord, Leaves, Metadata, Phases, ResetRequest, StepTarget
 from rlmesh_trio.spaces import codec_for
+from rlmesh_trio.spaces.lane_infos import lane_part
 from rlmesh_trio.spec import AutoresetMode, EnvContract, PeerCeiling, ValueSpace
 
 __all__ = ("LocalEnv", "Where", "make_workers", "open_local_env")
@@ -150,7 +151,7 @@ class LocalEnv:
         reply = await self._workers[0].reset(*only_lanes(lanes, width, seeds, options))
         rows = self._observations.split(reply.observation, [1] * width)
         own = self._observations.concatenate([rows[lane] for lane in lanes], [1] * len(lanes))
-        infos = [lane_infos(reply.infos, lane, width) for lane in lanes]
+        infos = [lane_part(reply.infos, lane, width) for lane in lanes]
         told = infos[0] if len(lanes) == 1 else fanned_infos(infos, [True] * len(lanes))
         return reply._replace(observation=own, infos=told)
 
@@ -249,4 +250,4 @@ class LocalEnv:
             return lambda _: infos
         if self.subset_step:
             return cast("Sequence[Metadata]", infos["final_info"]).__getitem__
-        return lambda lane: lane_infos(infos, lane, lanes)
+        return lambda lane: lane_part(infos, lane, lanes)

@@ -13,6 +13,7 @@ from rlmesh_trio.errors import ProtocolError, SpaceError
 from rlmesh_trio.messages import Leaf, Leaves, Metadata, MetaValue
 from rlmesh_trio.observers.extras import load_extra
 from rlmesh_trio.spaces import codec_for
+from rlmesh_trio.spaces.lane_infos import lane_part
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.spec import ValueSpace
 from rlmesh_trio.wire.metadata import LazyMetadata, encode_metadata
@@ -123,31 +124,14 @@ class Digester:
 
 
 def lane_infos(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str, MetaValue]:
-    """One lane's part of plain infos in gymnasium's vector form: ``key`` holds all lanes, ``_key`` says which have it.
+    """One lane's part of plain infos in gymnasium's vector form.
 
     Where ``final_info`` is all there is, it is the infos.
     """
-    own = _part(infos, row, rows)
+    own = lane_part(infos, row, rows)
     if infos.keys() <= _FAN_OUT:
         final = own.get("final_info")
         return dict(cast("Mapping[str, MetaValue]", final)) if isinstance(final, Mapping) else {}
-    return own
-
-
-def _part(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str, MetaValue]:
-    own: dict[str, MetaValue] = {}
-    for key, value in infos.items():
-        if key.startswith("_") and key[1:] in infos:
-            continue
-        mask = infos.get(f"_{key}")
-        if isinstance(mask, list) and len(mask) == rows and not mask[row]:
-            continue
-        if isinstance(value, dict):
-            own[key] = _part(value, row, rows)
-        elif isinstance(value, list) and len(value) == rows:
-            own[key] = value[row]
-        else:
-            own[key] = value
     return own
 
 
