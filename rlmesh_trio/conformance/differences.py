@@ -21,9 +21,9 @@ from rlmesh_trio.conformance.traces import Answer, Trace
 from rlmesh_trio.contract import AutoresetMode, LeafSpec
 from rlmesh_trio.messages import EpisodeRecord
 from rlmesh_trio.spaces.bits import ABSENT, Spot, leaf_spot, value_spot
-from rlmesh_trio.spaces.leaf_values import leaf_name
+from rlmesh_trio.spaces.leaf_values import covers, leaf_name
 
-__all__ = ("Difference", "Part", "first_difference", "is_ignored", "lane_fingerprint", "without")
+__all__ = ("Difference", "Part", "first_difference", "lane_fingerprint", "without")
 
 T = TypeVar("T")
 Part = Literal["refusal", "observation", "reward", "flag", "record", "info"]
@@ -202,7 +202,7 @@ class _Comparison:
             yield "obs", _presence(a, b)
             return
         for spec, first, second in zip(self._leaves, a, b, strict=True):
-            if first != second and not is_ignored(spec, self._facts):
+            if first != second and not _is_ignored(spec, self._facts):
                 spot = leaf_spot(spec, first, second, self._facts.ulps)
                 if spot is not None:
                     yield leaf_name("obs", spec.path), spot
@@ -248,10 +248,10 @@ def _presence(a: object, b: object) -> Spot:
     return Spot((ABSENT if a is None else "something", ABSENT if b is None else "something"))
 
 
-def is_ignored(spec: LeafSpec, facts: Facts) -> bool:
+def _is_ignored(spec: LeafSpec, facts: Facts) -> bool:
     """Whether the user left this leaf of the observation out, by its name or that of what it is in."""
     name = leaf_name("obs", spec.path)
-    return any(name == left or name.startswith((f"{left}.", f"{left}[")) for left in facts.ignored_leaves)
+    return any(covers(left, name) for left in facts.ignored_leaves)
 
 
 def lane_fingerprint(trace: Trace, lane: int, facts: Facts) -> tuple[object, ...]:
@@ -260,7 +260,7 @@ def lane_fingerprint(trace: Trace, lane: int, facts: Facts) -> tuple[object, ...
     Infos and records are left out, and so is what follows an end that nobody restarts.
     """
     space = facts.contract.observation_space
-    kept = () if space is None else [i for i, spec in enumerate(space.leaves) if not is_ignored(spec, facts)]
+    kept = () if space is None else [i for i, spec in enumerate(space.leaves) if not _is_ignored(spec, facts)]
     seen: list[object] = []
     over = False
     for answer in trace.answers:

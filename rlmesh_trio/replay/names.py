@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from rlmesh_trio.contract import ValueSpace
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.recording import Header
-from rlmesh_trio.spaces.leaf_values import leaf_name
+from rlmesh_trio.spaces.leaf_values import covers, leaf_name
 
-__all__ = ("check_names", "covers", "full_name", "leaf_names")
+__all__ = ("check_names", "full_name", "leaf_names")
 
 _ROLES = ("obs", "action", "reward", "info")
 
@@ -18,11 +18,6 @@ def full_name(text: str) -> str:
     if not any(covers(role, name) for role in _ROLES):
         raise InvalidSpec(f"{text!r} names nothing that is compared: a name begins with {', '.join(_ROLES)} or $")
     return name
-
-
-def covers(name: str, path: str) -> bool:
-    """Whether *path* is what *name* says, or inside of it."""
-    return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
 def leaf_names(role: str, space: ValueSpace | None) -> list[str]:

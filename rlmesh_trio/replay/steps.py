@@ -23,9 +23,10 @@ from rlmesh_trio.replay.leaves import (
     unknown_difference,
     unlike,
 )
-from rlmesh_trio.replay.names import check_names, covers, full_name, leaf_names
+from rlmesh_trio.replay.names import check_names, full_name, leaf_names
 from rlmesh_trio.replay.tolerance import Tolerance
 from rlmesh_trio.spaces.bits import ABSENT
+from rlmesh_trio.spaces.leaf_values import covers
 from rlmesh_trio.spaces.metadata import plain_metadata
 from rlmesh_trio.wire.metadata import encode_metadata
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.replay.names import covers, full_name
+from rlmesh_trio.replay.names import full_name
 from rlmesh_trio.spaces.bits import ulps_apart
+from rlmesh_trio.spaces.leaf_values import covers
 
 __all__ = ("EXACT", "Allowance", "Tolerance", "parse_tolerance")
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rlmesh_trio.contract import LeafSpec
 from rlmesh_trio.spaces.slabs import array_dtype
 
-__all__ = ("leaf_name", "leaf_text", "leaf_value")
+__all__ = ("covers", "leaf_name", "leaf_text", "leaf_value")
 
 _ONE_TEXT_HEADER: Final = 16
 
@@ -34,3 +34,8 @@ def leaf_text(value: object, leaf: bytes) -> str:
 def leaf_name(role: str, path: str) -> str:
     """The name of a leaf for people: its ``$``-rooted *path* under *role*, as in ``obs.velocity``."""
     return role + path.removeprefix("$")
+
+
+def covers(name: str, path: str) -> bool:
+    """Whether *path* is what *name* says, or inside of it."""
+    return path == name or path.startswith((f"{name}.", f"{name}["))
