@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rlmesh_trio.conformance import serving_process
 from tests.cli.program import Ran, run
 from tests.peers import start_env_peer
 
@@ -16,6 +17,7 @@ NOTE = "NOTE twin.two-servers-agree"
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setattr(serving_process, "_NESTS", 1)  # the second one is for restarts, of which there are none here
 
 
 def conform(capsys: pytest.CaptureFixture[str], *args: str) -> Ran:

@@ -10,7 +10,11 @@ import pytest
 from rlmesh_trio.conformance.settings import Settings
 from tests.conformance.gym_matrix import ENVS, FORMS, Cell, complaints_of, played
 
-HERE = [Cell(env, form, "local") for env, form in itertools.product(ENVS, FORMS)]
+OF_EACH_KIND = ("CartPole-v1", "Pendulum-v1", "Taxi-v4", "Blackjack-v1")
+"""One env for each kind of spaces; the others differ from these in what happens, which no form changes."""
+HERE = [
+    Cell(env, form, "local") for env, form in itertools.product(ENVS, FORMS) if form == "single" or env in OF_EACH_KIND
+]
 SERVED = [
     Cell("CartPole-v1", "single", "factory"),
     Cell("Blackjack-v1", "lanes", "factory"),
