@@ -95,7 +95,7 @@ async def test_left_at_every_step(tmp_path: Path) -> None:
             ended.append(True)
         leaving.set()
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with fake_server(fake.serve, unix=tmp_path / "socket") as address:
             await trio.testing.wait_all_tasks_blocked()
             idle = living(), open_files()
