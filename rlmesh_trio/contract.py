@@ -56,7 +56,7 @@ class AutoresetMode(IntEnum):
 
 def autoreset_name(mode: int) -> str:
     """The name of an autoreset mode; ``unknown (N)`` for a number that has none."""
-    return AutoresetMode(mode).name if mode in tuple(AutoresetMode) else f"unknown ({mode})"
+    return AutoresetMode(mode).name if mode in tuple(AutoresetMode) else f"unknown ({int(mode)})"
 
 
 @attrs.frozen

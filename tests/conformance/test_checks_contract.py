@@ -60,7 +60,7 @@ async def test_a_space_that_is_missing_fails_its_check_alone() -> None:
     ("field", "value", "relation"),
     [
         ("num_envs", 0, "num_envs is 0"),
-        ("autoreset_mode", 7, "autoreset_mode is 7"),
+        ("autoreset_mode", 7, "autoreset_mode is unknown (7)"),
         ("autoreset_mode", 0, "autoreset_mode is UNSPECIFIED (should)"),
     ],
 )

@@ -14,7 +14,7 @@ from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.strategies import example_script, scripts
 from rlmesh_trio.conformance.traces import Trace
 from rlmesh_trio.conformance.verdicts import Evidence
-from rlmesh_trio.contract import AutoresetMode
+from rlmesh_trio.contract import AutoresetMode, autoreset_name
 from rlmesh_trio.errors import SpaceError
 from rlmesh_trio.spaces import contract_to_wire, space_from_wire
 from rlmesh_trio.spaces.convert import key_path
@@ -209,8 +209,8 @@ async def vector_facts(lab: Lab, case: tuple[()]) -> Evidence | None:
     contract = await _declared(lab)
     if contract is None:
         return None
-    lanes, mode = contract.num_envs, int(contract.autoreset_mode)
-    name = AutoresetMode(mode).name if mode in set(AutoresetMode) else str(mode)
+    lanes, mode = contract.num_envs, contract.autoreset_mode
+    name = autoreset_name(mode)
     lines = (f"num_envs = {lanes}", f"autoreset_mode = {name}")
     meaning = "A client does not know how many lanes there are, or who starts the next episode of a lane that ended."
     if lanes < 1:

@@ -8,11 +8,10 @@ from hypothesis.strategies import SearchStrategy
 from rlmesh_trio.conformance.comparing import confirmed, difference_evidence
 from rlmesh_trio.conformance.differences import first_difference
 from rlmesh_trio.conformance.registry import Facts, Lab, check
-from rlmesh_trio.conformance.reports.shown import mode_name
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.strategies import example_script, scripts
 from rlmesh_trio.conformance.verdicts import Evidence
-from rlmesh_trio.contract import AutoresetMode, EnvContract
+from rlmesh_trio.contract import AutoresetMode, EnvContract, autoreset_name
 from rlmesh_trio.errors import ConnectError
 from rlmesh_trio.spaces import leaf_spaces
 from rlmesh_trio.spaces.leaf_values import leaf_name
@@ -118,7 +117,7 @@ def _contracts_differ(here: EnvContract, other: EnvContract, labels: tuple[str, 
 def _declared(contract: EnvContract) -> Iterator[tuple[str, str]]:
     """What scripts and their answers rest on, in words."""
     yield "num_envs", str(contract.num_envs)
-    yield "autoreset_mode", mode_name(contract)
+    yield "autoreset_mode", autoreset_name(contract.autoreset_mode)
     for role, space in (("action", contract.action_space), ("obs", contract.observation_space)):
         for spec, leaf in leaf_spaces(space) if space is not None else ():
             yield leaf_name(role, spec.path), f"{leaf}, sent as {spec.dtype}"

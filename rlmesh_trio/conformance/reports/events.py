@@ -17,11 +17,11 @@ from hypothesis.internal import observability
 
 from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
 from rlmesh_trio.conformance.reports.json import strict
-from rlmesh_trio.conformance.reports.shown import mode_name
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.traces import Trace
 from rlmesh_trio.conformance.verdicts import Evidence, Finding
 from rlmesh_trio.conformance.watching import Watcher
+from rlmesh_trio.contract import autoreset_name
 
 __all__ = ("EventLog",)
 
@@ -76,7 +76,7 @@ class EventLog(Watcher):
             contract_digest=target.contract_digest,
             env_id=contract.env_id if contract else None,
             num_envs=contract.num_envs if contract else None,
-            autoreset_mode=mode_name(contract) if contract else None,
+            autoreset_mode=autoreset_name(contract.autoreset_mode) if contract else None,
         )
 
     def phase_started(self, target: str, phase: str, checks: tuple[str, ...]) -> None:

@@ -17,11 +17,12 @@ from rlmesh_trio import __version__
 from rlmesh_trio.conformance.coverage import Coverage
 from rlmesh_trio.conformance.outcome import TargetOutcome
 from rlmesh_trio.conformance.reports.material import Material
-from rlmesh_trio.conformance.reports.shown import case_texts, mode_name
+from rlmesh_trio.conformance.reports.shown import case_texts
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.scripts_json import script_to_json
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.verdicts import Evidence, Finding
+from rlmesh_trio.contract import autoreset_name
 
 __all__ = ("SCHEMA_VERSION", "json_text", "report_document", "strict")
 
@@ -66,7 +67,7 @@ def _target(target: TargetOutcome) -> dict[str, Any]:
         "contract_digest": target.contract_digest,
         "env_id": contract.env_id if contract else None,
         "num_envs": contract.num_envs if contract else None,
-        "autoreset_mode": mode_name(contract) if contract else None,
+        "autoreset_mode": autoreset_name(contract.autoreset_mode) if contract else None,
         "lost": target.lost,
         "last_script": _script(target.last_script) if target.last_script else None,
         "stderr": target.stderr,

@@ -11,13 +11,12 @@ from rlmesh_trio.conformance.reports.material import Material
 from rlmesh_trio.conformance.reports.texts import count
 from rlmesh_trio.conformance.scripts import Script
 from rlmesh_trio.conformance.verdicts import Finding
-from rlmesh_trio.contract import AutoresetMode, EnvContract
+from rlmesh_trio.contract import EnvContract, autoreset_name
 
 __all__ = (
     "case_texts",
     "finding_lines",
     "letter",
-    "mode_name",
     "moot_text",
     "ops_text",
     "script_rows",
@@ -29,12 +28,6 @@ __all__ = (
 _LETTERS = string.ascii_uppercase
 
 
-def mode_name(contract: EnvContract) -> str:
-    """The declared autoreset mode, as in ``NEXT_STEP``."""
-    mode = contract.autoreset_mode
-    return AutoresetMode(mode).name if mode in tuple(AutoresetMode) else f"unknown ({mode})"
-
-
 def target_facts(target: TargetOutcome) -> Iterator[tuple[str, str]]:
     """What is known of a target, name and value. The address of a server that was started here is none of it."""
     yield "kind", target.kind
@@ -43,7 +36,7 @@ def target_facts(target: TargetOutcome) -> Iterator[tuple[str, str]]:
     if target.contract is not None:
         yield "env_id", target.contract.env_id
         yield "num_envs", str(target.contract.num_envs)
-        yield "autoreset_mode", mode_name(target.contract)
+        yield "autoreset_mode", autoreset_name(target.contract.autoreset_mode)
     if target.package:
         yield "server", f"{target.package} {target.version}".rstrip()
 
@@ -54,7 +47,7 @@ def target_words(target: TargetOutcome) -> str:
     words: list[str] = [target.kind]
     if contract is not None:
         words += [] if contract.env_id == target.name else [contract.env_id]
-        words += [count(contract.num_envs, "lane"), mode_name(contract)]
+        words += [count(contract.num_envs, "lane"), autoreset_name(contract.autoreset_mode)]
     words += [f"{target.package} {target.version}".rstrip()] if target.package else []
     return ", ".join(words)
 
