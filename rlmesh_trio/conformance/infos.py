@@ -1,6 +1,5 @@
 """Infos compared: a lane's own part of them, without what may differ between equal runs, and where two first differ."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -11,8 +10,6 @@ from rlmesh_trio.recording.digests import SESSION_ENTRIES, lane_infos, sorted_in
 from rlmesh_trio.spaces.bits import ABSENT, Spot, value_spot
 
 __all__ = ("compared_infos", "info_spot", "infos_of_lane")
-
-_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 
 
 def infos_of_lane(answer: Answer, position: int, facts: Facts) -> Mapping[str, MetaValue]:
@@ -29,20 +26,18 @@ def infos_of_lane(answer: Answer, position: int, facts: Facts) -> Mapping[str, M
 
 
 def compared_infos(infos: Mapping[str, MetaValue], facts: Facts) -> Metadata:
-    """What of one lane's *infos* two equal runs share: no wall-clock entries, and none that the user left out."""
+    """What of one lane's *infos* equal runs share: no wall-clock entries or addresses, and none the user left out."""
     return sorted_infos(infos, tuple([f".{entry}" for entry in (*SESSION_ENTRIES, *facts.ignored_infos)]))
 
 
 def info_spot(a: MetaValue, b: MetaValue, path: str, ulps: int = 0) -> tuple[str, Spot] | None:
-    """The path and the spot of the first difference below *path*; addresses of objects inside texts do not count."""
+    """The path and the spot of the first difference below *path*, of infos as :func:`compared_infos` gives them."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return _mapping_spot(a, b, path, ulps)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
         pairs = zip(cast("Sequence[MetaValue]", a), cast("Sequence[MetaValue]", b), strict=True)
         found = (info_spot(x, y, f"{path}[{i}]", ulps) for i, (x, y) in enumerate(pairs))
         return next((spot for spot in found if spot is not None), None)
-    if isinstance(a, str) and isinstance(b, str) and _ADDRESS.sub("", a) == _ADDRESS.sub("", b):
-        return None
     spot = value_spot(a, b, ulps)
     return None if spot is None else (path, spot)
 

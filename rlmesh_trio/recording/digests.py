@@ -4,6 +4,7 @@ A lane has the digests it would have alone: rows of a batch are cut out of their
 vector form. Infos are taken in the wire's value types, keys sorted, without what a clock or a session decides.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -35,6 +36,7 @@ SESSION_ENTRIES: Final = (
 )
 """Infos that differ between equal runs: keys, or ``outer.inner``, at any depth."""
 
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+\b")
 _FAN_OUT: Final = frozenset(("final_info", "_final_info"))
 
 
@@ -136,7 +138,10 @@ def lane_infos(infos: Mapping[str, MetaValue], row: int, rows: int) -> dict[str,
 
 
 def sorted_infos(infos: Mapping[str, MetaValue], ignored: tuple[str, ...] = (), path: str = "") -> dict[str, MetaValue]:
-    """Plain *infos* with keys in order and without what is *ignored*: ends of paths, as ``.outer.inner``."""
+    """Plain *infos* with keys in order, without what is *ignored*: ends of paths, as ``.outer.inner``.
+
+    Where an object stood its text stands now, and in that its address, which is another each time, does not count.
+    """
     kept: dict[str, MetaValue] = {}
     for key in sorted(infos):
         here = f"{path}.{key}"
@@ -150,6 +155,8 @@ def _sorted_value(value: MetaValue, ignored: tuple[str, ...], path: str) -> Meta
         return sorted_infos(cast("Mapping[str, Any]", value), ignored, path)
     if isinstance(value, list):
         return [_sorted_value(item, ignored, path) for item in value]
+    if isinstance(value, str) and " at 0x" in value:
+        return _ADDRESS.sub("", value)
     return value
 
 

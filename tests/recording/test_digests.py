@@ -69,6 +69,7 @@ def test_order_and_origin_of_infos_do_not_count(infos: dict[str, Any]) -> None:
         ({"score": 1, "a": 2}, {"a": 2}),
         ({"inner": {"seen": 3}}, {"inner": {}}),
         ({"rlmesh.conformance.warning": "out of bounds", "a": 1}, {"a": 1}),
+        ({"a": [object(), {"b": object()}]}, {"a": [object(), {"b": object()}]}),
     ],
 )
 def test_infos_that_are_the_same(one: Metadata, other: Metadata) -> None:
@@ -85,6 +86,7 @@ def test_infos_that_are_the_same(one: Metadata, other: Metadata) -> None:
         ({"t": 1.0}, {"t": 2.0}),
         ({"seen": 1}, {"seen": 2}),
         ({"a": b"x"}, {"a": "x"}),
+        ({"a": "at 0x1"}, {"a": "at 0x2"}),
     ],
 )
 def test_infos_that_are_not_the_same(one: Metadata, other: Metadata) -> None:
