@@ -7,7 +7,7 @@ A float is written by its shortest exact text. JSON has no NaN and no infinities
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
@@ -42,27 +42,29 @@ def json_line(fields: dict[str, Any]) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """*value* as JSON reads it back: tuples are lists, numbers that JSON has not are texts."""
+    """*value* as JSON reads it back: tuples are lists, keys, bytes (in base64) and numbers that JSON has not texts."""
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case Mapping():
-            return {key: plain(part) for key, part in cast("Mapping[str, Any]", value).items()}
+            return {str(key): plain(part) for key, part in cast("Mapping[Any, Any]", value).items()}
+        case bytes():
+            return base64.b64encode(value).decode()
         case list() | tuple():
             return [plain(part) for part in cast("list[Any]", value)]
         case _:
             return value
 
 
-def strict_json(value: Any, *, indent: int | None = None) -> str:
-    """*value* as JSON, whose numbers are finite; bytes are texts in base64."""
-    return json.dumps(plain(value), indent=indent, allow_nan=False, default=_base64)
+def strict_json(
+    value: Any, *, indent: int | None = None, ensure_ascii: bool = True, default: Callable[[Any], Any] | None = None
+) -> str:
+    """*value* as JSON, as :func:`plain` has it; *default* makes of anything else what JSON has.
 
-
-def _base64(value: object) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    Without *ensure_ascii* letters stand as they are, and a lone surrogate, which UTF-8 has not, is a question mark.
+    """
+    text = json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=ensure_ascii, default=default)
+    return text.encode(errors="replace").decode()
 
 
 def parse_object(data: bytes) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlmesh_trio.observers.records import decode_record, json_line, parse_object, plain
+from rlmesh_trio.observers.records import decode_record, json_line, parse_object, plain, strict_json
 from rlmesh_trio.report import EpisodeSummary
 from tests.cli.reports import episode
 
@@ -32,6 +32,11 @@ def test_an_episode_comes_back_exactly(
 
 def test_what_json_has_not_is_text() -> None:
     assert plain({"a": (math.nan, [math.inf, -math.inf], 1.5)}) == {"a": ["NaN", ["Infinity", "-Infinity"], 1.5]}
+    assert strict_json({"a": b"xyz", 3: {None: ()}}) == '{"a": "eHl6", "3": {"None": []}}'
+
+
+def test_letters_can_stand_as_they_are() -> None:
+    assert strict_json(["ü\udc80", {1}], ensure_ascii=False, default=list) == '["ü?", [1]]'
 
 
 @pytest.mark.parametrize(

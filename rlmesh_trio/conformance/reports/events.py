@@ -6,7 +6,6 @@ begin with ``{"type":`` and can be given to Tyche.
 """
 
 import dataclasses
-import json
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -16,12 +15,12 @@ from typing import Any, TextIO
 from hypothesis.internal import observability
 
 from rlmesh_trio.conformance.outcome import Outcome, TargetOutcome
-from rlmesh_trio.conformance.reports.json import strict
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.traces import Trace
 from rlmesh_trio.conformance.verdicts import Evidence, Finding
 from rlmesh_trio.conformance.watching import Watcher
 from rlmesh_trio.contract import autoreset_name
+from rlmesh_trio.observers.records import strict_json
 
 __all__ = ("EventLog",)
 
@@ -135,7 +134,7 @@ class EventLog(Watcher):
         self._write(_observed(observation, self._check))
 
     def _write(self, document: dict[str, Any]) -> None:
-        line = json.dumps(strict(document), allow_nan=False, ensure_ascii=False, default=_plain) + "\n"
+        line = strict_json(document, ensure_ascii=False, default=_plain) + "\n"
         with self._lock:
             if self.failure is not None:
                 return

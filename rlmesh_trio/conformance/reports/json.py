@@ -4,12 +4,8 @@ All times stand in ``times``, which is ``null`` where they are left out: the res
 has no NaN and no infinities: such a number is the text ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``.
 """
 
-import base64
-import json
-import math
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -23,8 +19,9 @@ from rlmesh_trio.conformance.scripts_json import script_to_json
 from rlmesh_trio.conformance.settings import Settings
 from rlmesh_trio.conformance.verdicts import Evidence, Finding
 from rlmesh_trio.contract import autoreset_name
+from rlmesh_trio.observers.records import strict_json
 
-__all__ = ("SCHEMA_VERSION", "json_text", "report_document", "strict")
+__all__ = ("SCHEMA_VERSION", "json_text", "report_document")
 
 SCHEMA_VERSION = 1
 _NOT_SETTINGS = ("token", "seed", "seed_drawn")
@@ -33,7 +30,7 @@ _COUNTS = ("pass", "fail", "warn", "note", "skip", "blocked", "known", "error")
 
 def json_text(material: Material) -> str:
     """The document as strict JSON, a line feed at its end."""
-    return json.dumps(strict(report_document(material)), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return strict_json(report_document(material), indent=2, ensure_ascii=False) + "\n"
 
 
 def report_document(material: Material) -> dict[str, Any]:
@@ -157,20 +154,3 @@ def _times(material: Material) -> dict[str, Any]:
             for finding in outcome.findings
         ],
     }
-
-
-def strict(value: Any) -> Any:
-    """*value* as JSON can hold it: special floats as texts, bytes in base64, tuples as lists."""
-    match value:
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case Mapping():
-            return {str(key): strict(part) for key, part in cast("Mapping[Any, Any]", value).items()}
-        case bytes():
-            return base64.b64encode(value).decode()
-        case list() | tuple():
-            return [strict(part) for part in cast("list[Any]", value)]
-        case str():
-            return value.encode(errors="replace").decode()
-        case _:
-            return value
