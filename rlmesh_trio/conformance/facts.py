@@ -10,9 +10,9 @@ from rlmesh_trio.conformance.targets import OpenEnv, Target
 from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.transport.handshake import PeerInfo
 
-__all__ = ("LIMIT_KEY", "declared_limit", "facts_of", "package_of", "unreadable_facts")
+__all__ = ("declared_limit", "facts_of", "package_of", "unreadable_facts")
 
-LIMIT_KEY = "max_episode_steps"
+_LIMIT_KEY = "max_episode_steps"
 """The metadata entry, a positive int, by which an env declares its time limit."""
 
 
@@ -69,7 +69,7 @@ def _facts(target: Target, settings: Settings, **known: Any) -> Facts:
 
 def declared_limit(source: object, contract: EnvContract) -> int | None:
     """The time limit in steps that *contract* declares, or gymnasium for the id *source*; ``None`` without one."""
-    declared = contract.metadata.get(LIMIT_KEY)
+    declared = contract.metadata.get(_LIMIT_KEY)
     if declared is None and isinstance(source, str) and source in gymnasium.registry:
         declared = gymnasium.registry[source].max_episode_steps
     return declared if isinstance(declared, int) and declared > 0 else None

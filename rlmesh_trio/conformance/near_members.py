@@ -30,6 +30,7 @@ Sort = Literal["structural", "range"]
 _COUNTED = ("discrete", "multi_discrete")
 _LONGEST_TEXT = 1024
 _MOST_WAYS = 16
+_EXAMPLE_STEPS = 3
 _STRANGERS = "\u00e9\u4e16\u2603#~"
 
 _Array = npt.NDArray[Any]
@@ -181,13 +182,13 @@ def slipped_scripts(
     return st.builds(_slipped, scripts(facts, steps=steps), st.lists(slip, min_size=fewest, max_size=most))
 
 
-def slipped_example(facts: Facts, sort: Sort | None = None, *, steps: int = 3) -> Script:
+def slipped_example(facts: Facts, sort: Sort | None = None) -> Script:
     """The same such script each time: up to sixteen ways, those that every server refuses before the others."""
     space = facts.contract.action_space
     assert space is not None
     member = corner_rows(space)[0]
     ways = sorted(_ways(space, sort), key=lambda way: way.sort != "structural")[:_MOST_WAYS]
-    script = example_script(facts, steps=steps)
+    script = example_script(facts, steps=_EXAMPLE_STEPS)
     last = len(script.ops) - 1
     slips = [(min(at, last), at, (member, way.spoilt(space, member, 0))) for at, way in enumerate(ways)]
     return _slipped(script, slips)

@@ -27,9 +27,9 @@ from rlmesh_trio.conformance.verdicts import Finding
 from rlmesh_trio.contract import EnvContract
 from rlmesh_trio.errors import SessionError
 
-__all__ = ("FOLDER", "Reproductions", "reproductions_of")
+__all__ = ("Reproductions", "reproductions_of")
 
-FOLDER = ".rlmesh-trio/fail"
+_FOLDER = ".rlmesh-trio/fail"
 """Where files that show failures are put, from the working directory."""
 
 _SHOWN = ("fail", "warn", "known")
@@ -48,7 +48,7 @@ class Reproductions:
 def reproductions_of(
     outcome: Outcome,
     *,
-    folder: str | os.PathLike[str] = FOLDER,
+    folder: str | os.PathLike[str] = _FOLDER,
     modules: Iterable[str] = (),
     sources: Mapping[str, object] | None = None,
     left: Callable[[], float] = lambda: math.inf,

@@ -27,7 +27,6 @@ __all__ = (
     "example_script",
     "lane_seeds",
     "options",
-    "pools",
     "resets",
     "scripts",
     "seeds",
@@ -70,18 +69,18 @@ def options() -> SearchStrategy[Metadata]:
     return st.dictionaries(st.text("xyz", min_size=1, max_size=3), values, min_size=1, max_size=2)
 
 
-def waits(pauses: Sequence[float] = _PAUSES) -> SearchStrategy[Wait]:
-    """One of *pauses*, in seconds, the shortest being the plainest."""
-    return st.sampled_from(sorted(pauses)).map(Wait)
+def waits() -> SearchStrategy[Wait]:
+    """Pauses of 0.02 s, which is the plainest, 0.1 s and 0.3 s."""
+    return st.sampled_from(_PAUSES).map(Wait)
 
 
-def resets(facts: Facts, *, seeded: bool = True, distinct: bool = False) -> SearchStrategy[Reset]:
+def resets(facts: Facts, *, seeded: bool = True) -> SearchStrategy[Reset]:
     """Resets of all lanes, with a seed for each, or with none."""
-    given = lane_seeds(facts.contract.num_envs, distinct=distinct) if seeded else st.just(())
+    given = lane_seeds(facts.contract.num_envs) if seeded else st.just(())
     return st.builds(Reset, seeds=given)
 
 
-def pools(facts: Facts) -> SearchStrategy[tuple[Row, ...]]:
+def _pools(facts: Facts) -> SearchStrategy[tuple[Row, ...]]:
     """The few actions of one script. Raises :exc:`ValueError` for a target that declares no action space."""
     return st.lists(actions(action_space(facts)), min_size=1, max_size=_POOL).map(tuple)
 
@@ -122,7 +121,7 @@ def scripts(
         idle = Step((pool[0],) * lanes)
         return Script(lanes, (*([first] if first else []), *ops, *[idle] * missing))
 
-    return st.builds(assembled, resets(facts) if start else st.none(), pools(facts), _long_lists(parts))
+    return st.builds(assembled, resets(facts) if start else st.none(), _pools(facts), _long_lists(parts))
 
 
 _Choice = tuple[int, ...]

@@ -11,9 +11,9 @@ from rlmesh_trio.conformance.reports.markup import Markup, element
 from rlmesh_trio.conformance.reports.material import Material, family_of
 from rlmesh_trio.conformance.verdicts import Finding
 
-__all__ = ("MARKS", "anchor", "chip", "matrix")
+__all__ = ("anchor", "chip", "matrix")
 
-MARKS = {
+_MARKS = {
     "pass": "✓",
     "fail": "✗",
     "error": "✗",
@@ -39,7 +39,7 @@ def anchor(check: str, target: int | None = None) -> str:
 
 def chip(verdict: str) -> Markup:
     """A verdict as a coloured word with its mark."""
-    mark = element("span", MARKS[verdict], class_="mark", aria_hidden="true")
+    mark = element("span", _MARKS[verdict], class_="mark", aria_hidden="true")
     return element("span", mark, verdict, class_=f"chip v-{verdict}")
 
 
@@ -75,7 +75,7 @@ def _row(check: str, found: list[Finding | None]) -> Markup:
 def _cell(check: str, number: int, finding: Finding | None) -> Markup:
     if finding is None:
         return element("td", "", class_="v-none")
-    mark = element("span", MARKS[finding.verdict], class_="mark", aria_hidden="true")
+    mark = element("span", _MARKS[finding.verdict], class_="mark", aria_hidden="true")
     flicker = f" {finding.runs}/{finding.tries}" if 0 < finding.runs < finding.tries else ""
     link = element("a", mark, finding.verdict + flicker, href=f"#{anchor(check, number)}", title=finding.reason or None)
     return element("td", link, class_=f"v-{finding.verdict}")
