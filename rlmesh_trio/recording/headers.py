@@ -8,14 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
+from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.observers.identity import run_facts
 from rlmesh_trio.recording.records import Header
 from rlmesh_trio.spec import SessionSpec
 from rlmesh_trio.transport.handshake import PeerInfo
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
-from rlmesh_trio.wire.strict import encode
+from rlmesh_trio.wire.strict import decode, encode
 
-__all__ = ("header_of", "machine_facts")
+__all__ = ("header_of", "machine_facts", "peer_of")
 
 _PACKAGES: Final = ("rlmesh_trio", "numpy", "trio", "gymnasium", "torch", "jax")
 _SWITCHES: Final = (
@@ -63,21 +66,16 @@ def header_of(
 
 
 def _peer(info: PeerInfo | None) -> bytes:
-    if info is None:
-        return b""
-    return encode(
-        core.PeerInfo(
-            component=info.component,
-            package_version=info.package_version,
-            language=info.language,
-            language_version=info.language_version,
-            os=info.os,
-            os_version=info.os_version,
-            arch=info.arch,
-            framework_versions=dict(info.framework_versions),
-            extra=dict(info.extra),
-        )
-    )
+    return b"" if info is None else encode(core.PeerInfo(**attrs.asdict(info)))
+
+
+def peer_of(encoded: bytes) -> PeerInfo | None:
+    """What a peer said of itself, as a header has it; ``None`` for bytes that say nothing."""
+    try:
+        told = decode(core.PeerInfo, encoded, what="a peer")
+    except ProtocolError:
+        return None
+    return PeerInfo(**{field.name: getattr(told, field.name) for field in attrs.fields(PeerInfo)})
 
 
 def machine_facts() -> dict[str, str]:

@@ -8,35 +8,23 @@ but may say why two runs differ.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+import attrs
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from rlmesh_trio.contract import EnvContract, LeafSpec, ValueSpace, autoreset_name
-from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.recording import Header
+from rlmesh_trio.recording.headers import peer_of
 from rlmesh_trio.replay.findings import FieldDifference
 from rlmesh_trio.spaces import OpenText, leaf_spaces, plain_metadata
 from rlmesh_trio.spaces.leaf_values import leaf_name
-from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
-from rlmesh_trio.wire.strict import decode
 
 __all__ = ("header_differences", "header_facts")
 
 _NOTHING: Final = "nothing"
 _LONGEST: Final = 80
-_PEER: Final = (
-    "component",
-    "package_version",
-    "language",
-    "language_version",
-    "os",
-    "os_version",
-    "arch",
-    "framework_versions",
-    "extra",
-)
 
 _Leaf = tuple[LeafSpec, gymnasium.Space[Any]]
 
@@ -156,8 +144,5 @@ def header_facts(header: Header) -> dict[str, str]:
 
 
 def _peer(encoded: bytes) -> Mapping[str, Any]:
-    try:
-        told = decode(core.PeerInfo, encoded, what="a peer")
-    except ProtocolError:
-        return {"unreadable": encoded.hex()}
-    return {field: getattr(told, field) for field in _PEER}
+    peer = peer_of(encoded)
+    return {"unreadable": encoded.hex()} if peer is None else attrs.asdict(peer)

@@ -11,15 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rlmesh_trio.contract import ValueSpace, autoreset_name
-from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.messages import Leaves, Metadata
 from rlmesh_trio.recording import Decision, Episode, Header, Mishap, Recording, Row
 from rlmesh_trio.recording.digests import ordered_spec
+from rlmesh_trio.recording.headers import peer_of
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.spaces.leaf_values import leaf_name, leaf_value
 from rlmesh_trio.spaces.metadata import plain_metadata
-from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
-from rlmesh_trio.wire.strict import decode
+from rlmesh_trio.transport.handshake import PeerInfo
 
 __all__ = (
     "EpisodeShown",
@@ -32,7 +31,8 @@ __all__ = (
     "show_run",
 )
 
-_PEER = ("component", "package_version", "language", "language_version", "os", "os_version", "arch")
+
+_SHORT = attrs.filters.exclude("framework_versions", "extra")
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -165,17 +165,12 @@ def _values(role: str, space: ValueSpace | None, leaves: Leaves | None) -> dict[
 def peer_text(encoded: bytes) -> str:
     """What a peer said of itself, in one line; empty when it said nothing."""
     peer = _peer(encoded)
-    named = " ".join(filter(None, (peer["component"], peer["package_version"])))
-    language = " ".join(filter(None, (peer["language"], peer["language_version"])))
-    return ", ".join(filter(None, (named, language, " ".join(filter(None, (peer["os"], peer["arch"]))))))
+    pairs = (peer.component, peer.package_version), (peer.language, peer.language_version), (peer.os, peer.arch)
+    return ", ".join(filter(None, [" ".join(filter(None, pair)) for pair in pairs]))
 
 
-def _peer(encoded: bytes) -> dict[str, str]:
-    try:
-        told = decode(core.PeerInfo, encoded, what="a peer")
-    except ProtocolError:
-        told = core.PeerInfo(component="unreadable")
-    return {field: getattr(told, field) for field in _PEER}
+def _peer(encoded: bytes) -> PeerInfo:
+    return peer_of(encoded) or PeerInfo(component="unreadable")
 
 
 def run_document(shown: RunShown) -> dict[str, Any]:
@@ -211,7 +206,7 @@ def run_document(shown: RunShown) -> dict[str, Any]:
 
 
 def _peer_or_none(encoded: bytes) -> dict[str, str] | None:
-    return _peer(encoded) if encoded else None
+    return attrs.asdict(_peer(encoded), filter=_SHORT) if encoded else None
 
 
 def _attempt(episode: Episode) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import pytest
 
 from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.recording import Header, header_of, machine_facts, open_recording
+from rlmesh_trio.recording.headers import peer_of
 from rlmesh_trio.recording.records import parse_level
 from rlmesh_trio.spec import AutoresetMode, SessionSpec
 from rlmesh_trio.transport.handshake import PeerInfo
-from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
 from tests.recording.plays import contract_of, recorded
 
 
@@ -46,7 +46,7 @@ def test_a_header_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert told.contract.num_envs == 1
     assert (told.level, told.ring, told.base_seed, told.workflow_edition) == ("ring", 5, 4, "2026.06")
     assert told.settings["prefetch_lead"] == 1
-    assert core.PeerInfo().parse(told.env_peer).package_version == "0.1.0"
+    assert peer_of(told.env_peer) == Served.peer_info
 
 
 def test_an_address_is_told_without_credentials() -> None:
