@@ -4,7 +4,7 @@ The search is delta debugging: halves first, then smaller parts and what is left
 which every episode is needed, or where it may not go on.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import attrs
@@ -13,14 +13,17 @@ from rlmesh_trio.recording.reader import Recording, open_recording
 from rlmesh_trio.replay.findings import Divergence
 from rlmesh_trio.replay.plays import Played, Plays
 
-__all__ = ("MOST_PLAYS", "MOST_STEPS", "Cause", "CauseKind", "Spoils", "acts_otherwise", "bisect", "smallest_cause")
+__all__ = ("Cause", "CauseKind", "Spoils", "acts_otherwise", "bisect", "smallest_cause")
 
-MOST_PLAYS: Final = 60
+_MOST_PLAYS: Final = 60
 """How often an episode is played again at most."""
-MOST_STEPS: Final = 10
+_MOST_STEPS: Final = 10
 """How many steps are played in all, at most, as a multiple of the recorded run's."""
 
-CauseKind = Literal["alone", "after", "recorded after", "lasting", "unknown"]
+_CONFIRMATIONS: Final = 2
+"""How often what is found is tried again: chance alone might have made it look so."""
+
+CauseKind = Literal["alone", "after", "recorded after", "lasting", "chance", "unknown"]
 Spoils = Callable[[Sequence[int]], Awaitable[bool]]
 """Whether an episode played after these differs from the recorded one."""
 
@@ -31,8 +34,9 @@ class Cause:
 
     ``alone``: it differs also by itself. ``after``: it differs after ``episodes`` and not by itself. ``recorded
     after``: it differs by itself, and is as recorded after ``episodes``. ``lasting``: after ``episodes`` it does
-    otherwise than before, and goes on to do so by itself, because what they left outlives a play. ``unknown``: it does
-    not differ again, whatever it was played after.
+    otherwise than before, and goes on to do so by itself, because what they left outlives a play. ``chance``: played
+    after the same episodes once more, it does not do the same. ``unknown``: it does not differ again, whatever it was
+    played after.
 
     ``same_lane`` says that ``episodes`` were on its lane, ``is_smallest`` that each of them is needed, and ``plays``
     how many it took to find out.
@@ -79,7 +83,7 @@ async def bisect(plays: Plays, played: Played, divergence: Divergence) -> Cause:
     """Find what the episode of *divergence* in *played* hangs on, by playing it after others on one lane.
 
     Recorded actions are played, and the whole run only where it is the model that differs first. No more than
-    :data:`MOST_PLAYS` plays are made, nor begun after :data:`MOST_STEPS` times the recorded steps.
+    60 plays are made, nor begun after 10 times the recorded steps.
     """
     search = _Search(plays, divergence.ordinal, acts_otherwise(divergence))
     if not await search.spoils(()):
@@ -114,10 +118,10 @@ class _Search:
         self._ordinal = ordinal
         self._whole = whole
         self._steps_of = {each: 1 + entry.steps for each, entry in plays.recording.entries.items()}
-        self._steps_left = MOST_STEPS * sum(self._steps_of.values())
+        self._steps_left = _MOST_STEPS * sum(self._steps_of.values())
 
     def may_go_on(self) -> bool:
-        return self.count < MOST_PLAYS and self._steps_left > 0
+        return self.count < _MOST_PLAYS and self._steps_left > 0
 
     async def spoils(self, before: Sequence[int]) -> bool:
         episodes = [*before, self._ordinal]
@@ -140,7 +144,17 @@ class _Search:
         for candidates, same_lane in ways:
             if self.may_go_on() and await does(candidates):
                 if await does(()):
-                    return Cause("lasting", candidates, same_lane, is_smallest=False, plays=self.count)
+                    repeats = await self._repeats({(): True}, does)
+                    return Cause("lasting" if repeats else "chance", candidates, same_lane, False, self.count)
                 found, is_smallest = await smallest_cause(candidates, does, self.may_go_on)
-                return Cause(kind, found, same_lane, is_smallest, self.count)
+                repeats = await self._repeats({found: True, (): False}, does)
+                return Cause(kind if repeats else "chance", found, same_lane, is_smallest, self.count)
         return Cause("unknown", plays=self.count)
+
+    async def _repeats(self, told: Mapping[tuple[int, ...], bool], does: Spoils) -> bool:
+        """Whether it does the same again, after each of what is *told*, as far as it may be played."""
+        for _ in range(_CONFIRMATIONS):
+            for before, did in told.items():
+                if self.may_go_on() and await does(before) != did:
+                    return False
+        return True

@@ -2,7 +2,8 @@
 
 Episodes are paired by ordinal. Equal roots say that episodes are equal, and nothing of them is read; the others are
 read side by side, until all is found that is told of them. An episode that was interrupted on one side is compared as
-far as both go. Requests that were never answered are passed over.
+far as both go: where a failing env ended both runs, it need not have begun on the other. Requests that were never
+answered are passed over.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +12,7 @@ from typing import Final
 import attrs
 
 from rlmesh_trio.errors import InvalidSpec
-from rlmesh_trio.recording import Episode, EpisodeEntry, Header, Recording
+from rlmesh_trio.recording import Episode, EpisodeEntry, Header, Recording, Tick
 from rlmesh_trio.replay.contracts import header_differences, header_facts
 from rlmesh_trio.replay.findings import Comparison, Divergence, StepDifference
 from rlmesh_trio.replay.leaves import unlike
@@ -67,13 +68,15 @@ def compare(
             divergences.append(attrs.evolve(found, equal_before=place - len(divergences)))
         elif (entries[0].end, entries[0].steps) != (entries[1].end, entries[1].steps):
             unfinished.append(ordinal)
+    missing, surplus = before.keys() - after.keys(), after.keys() - before.keys()
+    cut = _cut_off(recorded, now, missing) | _cut_off(now, recorded, surplus)
     return Comparison(
         contract=header_differences(header, now.header),
         compared=len(both),
         steps=steps,
-        missing=tuple(sorted(before.keys() - after.keys())),
-        surplus=tuple(sorted(after.keys() - before.keys())),
-        unfinished=tuple(unfinished),
+        missing=tuple(sorted(missing - cut)),
+        surplus=tuple(sorted(surplus - cut)),
+        unfinished=tuple(sorted({*unfinished, *cut})),
         divergences=tuple(divergences),
         tolerance=str(tolerance),
         run_roots=(_run_root(recorded), _run_root(now)),
@@ -83,6 +86,21 @@ def compare(
 
 def _chosen(entries: dict[int, EpisodeEntry], wanted: Collection[int] | None) -> dict[int, EpisodeEntry]:
     return entries if wanted is None else {ordinal: entries[ordinal] for ordinal in set(wanted) & entries.keys()}
+
+
+def _cut_off(recording: Recording, other: Recording, alone: Collection[int]) -> set[int]:
+    """Which of the episodes that *recording* has *alone* were cut off by a failing env, that ended *other* as well."""
+    interrupted = {ordinal for ordinal in alone if recording.entries[ordinal].end == "interrupted"}
+    if not interrupted or not _failed(recording):
+        return set()
+    failed = _failed(other)
+    refused = {ordinal for tick in failed for ordinal in tick.begins}
+    return interrupted - refused if failed else set()
+
+
+def _failed(recording: Recording) -> list[Tick]:
+    """The requests that the env answered with an error."""
+    return [tick for tick in recording.ticks() if tick.error is not None and tick.error.code != "CONNECTION"]
 
 
 def _run_root(recording: Recording) -> bytes:

@@ -98,7 +98,8 @@ class Comparison:
     """Two recordings compared. ``missing`` are ordinals only the recorded side has, ``surplus`` those only the new has.
 
     ``compared`` counts episodes that both have, ``steps`` the steps of them that both went; ``divergences`` are by
-    ordinal. ``unfinished`` are ordinals that were equal as far as the shorter side goes, which was interrupted there.
+    ordinal. ``unfinished`` are ordinals that were equal as far as the shorter side goes, which was interrupted there,
+    or never came to them.
     ``tolerance`` is the standard that was applied, as a text. ``run_roots`` are empty where a file has no end.
     ``headers`` are the facts about the two runs that differ, and decide nothing.
     """

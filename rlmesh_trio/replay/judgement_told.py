@@ -119,7 +119,11 @@ def _cause_line(cause: Cause, ordinal: int) -> str:
             )
         case "lasting":
             told = f"episode {ordinal} does otherwise once others were played, and from then on also by itself:"
-            told += " what carries over outlives a play; start the env's server anew"
+            told += " what carries over outlives a play; start the process that keeps it anew"
+        case "chance":
+            told = (
+                f"episode {ordinal} does not do the same each time, even after the same episodes: chance plays a part"
+            )
         case "unknown":
             told = (
                 f"episode {ordinal} is as recorded by itself and after those before it: it does not differ every time"

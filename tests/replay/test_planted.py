@@ -8,8 +8,10 @@ import attrs
 import numpy as np
 import pytest
 
+from rlmesh_trio.errors import EnvRpcError
 from rlmesh_trio.recording import open_recording
 from rlmesh_trio.replay.bisection import Cause
+from rlmesh_trio.replay.judgement_told import judgement_lines
 from rlmesh_trio.replay.judging import Judgement, Wanted, judge, mode_of
 from rlmesh_trio.replay.live import Live
 from rlmesh_trio.replay.plays import Plays
@@ -183,7 +185,24 @@ async def test_what_outlives_a_play_cannot_be_bisected(tmp_path: Path) -> None:
 
     await record_walk(tmp_path / "a")
     found = await judged(tmp_path / "a", live(Scarred))
-    assert found.cause == Cause("lasting", (1, 2, 3, 4, 5, 6), same_lane=True, is_smallest=False, plays=3)
+    assert found.cause == Cause("lasting", (1, 2, 3, 4, 5, 6), same_lane=True, is_smallest=False, plays=5)
+
+
+async def test_chance_is_not_taken_for_what_carries_over(tmp_path: Path) -> None:
+    moods = iter([True, False, True, False])
+
+    class Moody(planted.Walker):
+        """Differs as it happens: in the run and after others, not by itself, and always from then on."""
+
+        def before(self) -> None:
+            if self.at(7, 1) and next(moods, True):
+                self.qvel = self.qvel + np.full(3, 0.5, np.float32)
+
+    await record_walk(tmp_path / "a")
+    found = await judged(tmp_path / "a", live(Moody), wanted=Wanted())
+    assert found.cause is not None
+    assert found.cause.kind == "chance"
+    assert "chance plays a part" in "".join(judgement_lines(found))
 
 
 async def test_another_contract_is_told_before_anything_is_played(tmp_path: Path) -> None:
@@ -206,6 +225,45 @@ async def test_an_env_that_breaks(tmp_path: Path) -> None:
     assert (told.ordinal, told.first.step, told.first.leaves[0].part) == (4, 2, "error")
     assert found.blamed is not None
     assert found.blamed.blame == "env"
+
+
+@pytest.mark.parametrize("broken", ["step", "reset"])
+async def test_a_run_that_its_env_broke_off_may_be_played_on_other_lanes(broken: str, tmp_path: Path) -> None:
+    class Crippled(planted.Walker):
+        """Fails at the same place each time, while the episodes after that are under way on other lanes."""
+
+        def heard(self, seed: int | None) -> int | None:
+            if broken == "reset" and self.ordinal == 4:
+                raise RuntimeError("no leg")
+            return seed
+
+        def before(self) -> None:
+            if broken == "step" and self.at(4, 2):
+                raise RuntimeError("a leg broke")
+
+    with pytest.raises(EnvRpcError):
+        await record_walk(tmp_path / "a", env=Crippled, lanes=3)
+    with open_recording(tmp_path / "a") as recording:
+        cut = [each for each, entry in recording.entries.items() if entry.end == "interrupted"]
+    assert cut
+    for lanes in (1, 2, 3, 9):
+        found = await judged(tmp_path / "a", live(Crippled), lanes=lanes)
+        assert found.comparison is not None
+        assert (found.comparison.equal, found.comparison.missing, found.blamed) == (True, (), None)
+
+
+async def test_an_interrupted_episode_that_can_no_longer_begin_is_missing(tmp_path: Path) -> None:
+    class Lamer(planted.Frail):
+        def heard(self, seed: int | None) -> int | None:
+            if self.ordinal == 5:
+                raise RuntimeError("no leg")
+            return seed
+
+    with pytest.raises(EnvRpcError):
+        await record_walk(tmp_path / "a", env=planted.Frail, lanes=3)
+    found = await judged(tmp_path / "a", Live(env=live(Lamer).env), wanted=Wanted())
+    assert found.comparison is not None
+    assert found.comparison.missing == (5,)
 
 
 @pytest.mark.parametrize("policy", [planted.whimsical, planted.crowded, steady])
