@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rlmesh_trio.cli.comparing_options import comparing_options
 from rlmesh_trio.cli.complaints import complain
 from rlmesh_trio.cli.exit_status import FAILED, NOT_STARTED
 from rlmesh_trio.cli.report_json import json_text
@@ -107,16 +108,9 @@ def refuse(refusal: SessionError) -> int:
 @click.command("diff")
 @click.argument("recorded", metavar="A")
 @click.argument("now", metavar="B")
-@click.option(
-    "--tol",
-    "tolerances",
-    metavar="T",
-    multiple=True,
-    help="exact, ulp=N, abs=X,rel=Y, or leaf:PATH=… with one of these.  [default: what A was recorded with]",
+@comparing_options(
+    recorded="what A was recorded with", force="Compare the episodes even if the env's contract or edition differs."
 )
-@click.option("--ignore", "ignored", metavar="PATH", multiple=True, help="Leave this out: obs.camera, reward, info.x.")
-@click.option("--stats", is_flag=True, help="Compare returns and lengths alone, of peers that are random by nature.")
-@click.option("--force", is_flag=True, help="Compare the episodes of another env contract or edition, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON, all of it.")
 def diff_command(
     recorded: str,
@@ -136,10 +130,11 @@ def diff_command(
     \b
     Examples:
       rlmesh-trio replay diff a.mcap b.mcap
-      rlmesh-trio replay diff a.mcap b.mcap --tol ulp=4 --tol leaf:obs.camera=abs=2 --ignore info.score
+      rlmesh-trio replay diff a.mcap b.mcap --tol ulp=4 --ignore info.score
+      rlmesh-trio replay diff a.mcap b.mcap --tol leaf:obs.camera=abs=2
 
-    Exit status: 0 equal, with --stats no sign of a difference; 1 a difference, which an env contract that has changed
-    is too, with --stats p below 0.01; 2 nothing was compared.
+    Exit status: 0 equal, with --stats no sign of a difference; 1 something differs, be it only the env's contract, with
+    --stats p below 0.01; 2 nothing was compared.
     """  # noqa: D301 - click wants the backspace itself
     if stats and (tolerances or ignored):
         raise click.UsageError("--stats compares no values: leave --tol and --ignore out")

@@ -18,7 +18,6 @@ from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import limits_of, open_env, open_model
 from rlmesh_trio.cli.progress import draw_progress
 from rlmesh_trio.cli.replay_progress import ReplayProgress
-from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.one_call import RunnableEnv
 from rlmesh_trio.recording.reader import Recording
 from rlmesh_trio.replay.judging import Judgement, Wanted, judge, mode_of
@@ -70,10 +69,6 @@ class ReplayJob:
             raise click.UsageError("--merge-rows and --fixed-batch say how a model is asked: give --model M as well")
         if self.record is not None and os.path.lexists(self.record):
             raise click.UsageError(f"--record: {self.record} is there already, name another file")
-        try:
-            parse_tolerance(self.tolerances)
-        except InvalidSpec as refusal:
-            raise click.UsageError(f"--tol: {refusal.why}") from refusal
 
     @property
     def limits(self) -> Limits:

@@ -8,6 +8,7 @@ import click
 import trio
 
 from rlmesh_trio.cli.columns import folded, screen
+from rlmesh_trio.cli.comparing_options import comparing_options
 from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, show_traceback
 from rlmesh_trio.cli.default_command import DEFAULT_COMMAND
 from rlmesh_trio.cli.exit_status import FAILED
@@ -31,31 +32,32 @@ __all__ = ("run_command",)
 @click.option("--model", metavar="M", help="random, zero, a model server's address, or module:name.")
 @token_option
 @click.option(
-    "--episode", "episodes", metavar="K", type=click.IntRange(1), multiple=True, help="Only this one; repeatable."
+    "--episode", "episodes", metavar="K", type=click.IntRange(1), multiple=True, help="Play only this one. Repeatable."
 )
-@click.option("--until", metavar="STEP", type=click.IntRange(0), help="No episode past this step; ENV alone.")
-@click.option("--runs", metavar="N", type=click.IntRange(1), default=1, help="So often, and compare the runs too.")
-@click.option("--blame", is_flag=True, help="If it differs, find out whether ENV or M does by itself.")
+@click.option("--until", metavar="STEP", type=click.IntRange(0), help="Play no episode past this step; for ENV alone.")
 @click.option(
-    "--bisect/--no-bisect", default=True, help="Which earlier episodes does one that differs hang on?  [default: yes]"
+    "--runs",
+    metavar="N",
+    type=click.IntRange(1),
+    default=1,
+    help="Play N times, and compare the plays with each other too.  [default: 1]",
+)
+@click.option("--blame", is_flag=True, help="If it differs, find out whether ENV or M is to blame.")
+@click.option(
+    "--bisect/--no-bisect",
+    default=True,
+    help="Find the earlier episodes without which the one that differs would not.  [default: yes]",
 )
 @click.option("--lanes", metavar="L", type=click.IntRange(1), help="Copies of a local ENV to play on.")
 @click.option(
     "--level", metavar="L", type=record_level, help="What to record: digest, ring=K or full.  [default: as recorded]"
 )
+@comparing_options(recorded="as recorded", force="Play even if the env's contract or edition is not the recorded one.")
 @click.option(
-    "--tol",
-    "tolerances",
-    metavar="T",
-    multiple=True,
-    help="exact, ulp=N, abs=X,rel=Y, or leaf:PATH=… with one of these.  [default: as recorded]",
+    "--record", metavar="OUT", type=recording, help="Keep the recording of the play, with --runs of the first."
 )
-@click.option("--ignore", "ignored", metavar="PATH", multiple=True, help="Leave this out: obs.camera, reward, info.x.")
-@click.option("--stats", is_flag=True, help="Compare returns and lengths alone, of peers that are random by nature.")
-@click.option("--force", is_flag=True, help="Play another env contract or edition, too.")
-@click.option("--record", metavar="OUT", type=recording, help="Keep the recording of the (first) play.")
 @click.option("--merge-rows", is_flag=True, help="Ask a model server about all waiting lanes in one forward.")
-@click.option("--fixed-batch", is_flag=True, help="Ask a policy run here about as many rows every time.")
+@click.option("--fixed-batch", is_flag=True, help="Ask a policy of this process about as many rows every time.")
 @click.option("--step-timeout", metavar="X", type=duration, help="Limit of one step.  [default: 300s]")
 @click.option("--reset-timeout", metavar="X", type=duration, help="Limit of one reset.  [default: 300s]")
 @click.option("--predict-timeout", metavar="X", type=duration, help="Limit of one prediction.  [default: 300s]")
@@ -66,7 +68,7 @@ __all__ = ("run_command",)
     type=json_output,
     is_flag=False,
     flag_value="-",
-    help="Write what was found as JSON; - or nothing is standard output.",
+    help="Write what was found as JSON, without FILE to standard output.",
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show tracebacks and everything that is logged.")
@@ -80,24 +82,28 @@ def run_command(file: str, document: JsonOutput | None, quiet: bool, debug: bool
                                   (run --record-level full)
 
     ENV and M are what they are to rlmesh-trio run. Episodes are compared to the last bit, whatever lanes they run on.
-    Of an episode that differs the first step is shown; one that was recorded as digests is played twice up to there, to
-    get at values. If it does not differ by itself, the fewest episodes are looked for after which it does.
+    Of the first episode that differs you see the first step that does. Where only digests were recorded, it is played
+    twice up to that step, to show values. Then it is played alone, and if it is as recorded then, after as few of the
+    earlier episodes as it takes to differ.
 
-    --blame plays a run that differs in the two other ways, too. A model is asked in the recorded batches, then row by
-    row, which tells arithmetic that hangs on the batch from chance.
+    --blame plays a run that differs in the two other ways as well. A model alone is asked in the recorded batches, and
+    then row by row: that tells answers that depend on the batch from random ones.
 
     \b
     Examples:
       rlmesh-trio replay run.mcap CartPole-v1 --model my_policy:Policy --blame
       rlmesh-trio replay run.mcap localhost:5555 --episode 17 --until 212
+
+    \b
+    Other commands, each with --help of its own:
       rlmesh-trio replay show run.mcap
       rlmesh-trio replay diff a.mcap b.mcap
       rlmesh-trio replay verify run.mcap
       rlmesh-trio replay canon run.mcap out.mcap
       rlmesh-trio replay export run.mcap out.parquet --to parquet
 
-    Exit status: 0 equal; 1 a difference, which an env contract that has changed is too, or the play broke off; 2
-    nothing was compared; 130 interrupted. Ctrl-C ends it in order and tells what was compared.
+    Exit status: 0 equal; 1 something differs, be it only the env's contract, or the play broke off; 2 nothing was
+    compared; 130 interrupted. Ctrl-C ends the play in order, and what was compared by then is told.
     """  # noqa: D301 - click wants the backspace itself
     try:
         with open_whole(file) as recorded:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import trio
 
+from rlmesh_trio.cli.comparing_options import tolerance_option
 from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, show_traceback
 from rlmesh_trio.cli.exit_status import FAILED
 from rlmesh_trio.cli.going_on import how_to_go_on
@@ -66,7 +67,7 @@ __all__ = ("run_command",)
     metavar="ID",
     default="local",
     show_default=True,
-    help="A label; also part of the seed's derivation.",
+    help="A name for the run; the seeds that --seed gives depend on it too.",
 )
 @click.option(
     "--horizon",
@@ -105,7 +106,7 @@ __all__ = ("run_command",)
     type=recovery,
     default="fail",
     show_default=True,
-    help="What follows a step or reset that outlived its limit: the same.",
+    help="What follows a step or reset that took longer than its limit: one of the same.",
 )
 @click.option("--journal", metavar="FILE", type=journal, help="Write a line for each finished episode, at once.")
 @click.option(
@@ -126,45 +127,43 @@ __all__ = ("run_command",)
     type=record_level,
     default="digest",
     show_default=True,
-    help="What of observations: digest, ring=K (the last K of an episode that fails) or full.",
+    help="What it holds of observations: digest, ring=K (also the last K of an episode that fails) or full.",
 )
 @click.option(
     "--ignore-leaf",
     "ignored_leaves",
     metavar="PATH",
     multiple=True,
-    help="An observation leaf that differs by nature: no root of the recording covers it.",
+    help="An observation leaf that differs in every run: the recording's roots leave it out. Repeatable.",
 )
 @click.option(
     "--ignore-info",
     "ignored_infos",
     metavar="KEY",
     multiple=True,
-    help="An info, as key or outer.inner, that differs by nature.",
+    help="The same for an info, as key or outer.inner. Repeatable.",
 )
-@click.option(
-    "--tol",
-    "tolerances",
-    metavar="T",
-    multiple=True,
-    help="What a comparison with the recording should allow: exact, ulp=N, abs=X,rel=Y or leaf:PATH=…",
+@tolerance_option(
+    "How far values may differ from the recording's when it is compared: exact, ulp=N or abs=X,rel=Y; one leaf's with "
+    "leaf:PATH= before it. Repeatable."
 )
 @click.option(
     "--fixed-batch",
     is_flag=True,
-    help="Ask a policy run here about as many rows as there are lanes every time: widths change floats.",
+    help="Ask a policy of this process about as many rows as there are lanes every time: the number can change "
+    "its answers' last bits.",
 )
 @click.option(
     "--seed-every-episode",
     is_flag=True,
-    help="Reset finished lanes of an env that restarts them itself at once, with their episodes' seeds.",
+    help="Where the env restarts finished lanes itself, reset them all the same, each with its episode's seed.",
 )
 @click.option(
     "--partial-reset",
     is_flag=True,
-    help="Reset the finished lanes of a vector env alone, if it waits for its resets.",
+    help="Of a vector env that restarts no lanes itself, reset just those that are finished.",
 )
-@click.option("--close-env", is_flag=True, help="Close the env itself at the end; a server may go on offering it.")
+@click.option("--close-env", is_flag=True, help="Close the env itself at the end, not just this session with it.")
 @click.option(
     "--json", "report_output", metavar="FILE", type=json_output, help="Write the report as JSON; - is standard output."
 )
@@ -183,11 +182,12 @@ def run_command(report_output: JsonOutput | None, quiet: bool, debug: bool, **op
     Durations are seconds, or a number with a unit: 250ms, 10s, 15m, 2h. An env or a policy of this process runs in a
     thread when you set its timeout, so that it can be left when it hangs. A server has 10 s to come up.
 
-    retry plays the episode again, at most N times. quarantine gives it to another lane, and leaves the one that failed
-    alone: the policy for an env of this process that hangs, with --lanes. A server that was lost has 60 s to come back.
+    After a failure, retry plays the episode again, at most N times. quarantine gives it to another lane and plays no
+    more on the one that failed: use it, with --lanes, for envs of this process that may hang. A server that was lost
+    has 60 s to come back.
 
-    A run that stopped goes on by the same command with --resume FILE; with --journal FILE or --record FILE as well, it
-    continues that journal or recording. It must be the same run, but may ask for more --episodes.
+    To go on with a run that stopped, give the same command with --resume FILE; where it has --journal or --record too,
+    that file is continued. It must be the same run, but may ask for more --episodes.
 
     A recording holds every action, reward and flag, a digest of every observation, and one root for the whole run:
     equal runs have equal roots, whatever their lanes and timing.

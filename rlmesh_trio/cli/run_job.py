@@ -16,12 +16,10 @@ from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import RECONNECT_LIMIT, limits_of, open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
-from rlmesh_trio.errors import InvalidSpec
 from rlmesh_trio.one_call import Run, RunnableEnv, open_run
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.recording.wanted import Record
 from rlmesh_trio.recovery import Recovery
-from rlmesh_trio.replay.tolerance import parse_tolerance
 from rlmesh_trio.spec import EnvContract, Limits
 from rlmesh_trio.transport.address import is_address
 
@@ -89,10 +87,6 @@ class RunJob:
             }
             for option in (option for option, given in unused.items() if given):
                 raise click.UsageError(f"{option} says what is in a recording: give --record FILE as well")
-        try:
-            parse_tolerance(self.tolerances)
-        except InvalidSpec as refusal:
-            raise click.UsageError(f"--tol: {refusal.why}") from refusal
 
     @property
     def recording(self) -> Record | None:
