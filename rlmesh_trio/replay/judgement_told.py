@@ -11,6 +11,7 @@ from rlmesh_trio.replay.plays import Mode, Played
 from rlmesh_trio.replay.told import (
     comparison_document,
     comparison_lines,
+    counted,
     divergence_document,
     leaf_line,
     returns_document,
@@ -47,8 +48,7 @@ def judgement_lines(judgement: Judgement) -> list[str]:
     elif judgement.comparison is not None:
         lines += comparison_lines(judgement.comparison, mode=f"mode ({judgement.mode})", episodes=1)
     if judgement.played is not None and not judgement.played.whole:
-        compared = judgement.played.comparison.compared
-        lines.append(f"not played to the end: {compared} episode{'s' * (compared != 1)} compared")
+        lines.append(f"not played to the end: {counted(judgement.played.comparison.compared, 'episode')} compared")
     if len(judgement.traces) > 1 or sum(judgement.traces) > 1:
         lines.append(_runs_line(judgement.traces, judgement.as_recorded))
     if judgement.model is not None:
@@ -68,9 +68,8 @@ def _ordinal(played: Played | None) -> int:
 
 
 def _runs_line(traces: Sequence[int], as_recorded: int) -> str:
-    runs, kinds = sum(traces), len(traces)
-    told = f"{runs} runs: {kinds} trace{'s' * (kinds != 1)}"
-    counts = f" ({', '.join(map(str, traces))})" if kinds > 1 else ""
+    told = f"{counted(sum(traces), 'run')}: {counted(len(traces), 'trace')}"
+    counts = f" ({', '.join(map(str, traces))})" if len(traces) > 1 else ""
     return f"{told}{counts}; {as_recorded or 'none'} as recorded"
 
 
@@ -107,7 +106,7 @@ def _cause_line(cause: Cause, ordinal: int) -> str:
     after = f"episode{'s' * (len(cause.episodes) != 1)} {', '.join(map(str, cause.episodes))}"
     lane = " on the same lane" if cause.same_lane else ""
     cut = "" if cause.is_smallest else ", or fewer of these: no more plays were made"
-    plays = f"({cause.plays} play{'s' * (cause.plays != 1)})"
+    plays = f"({counted(cause.plays, 'play')})"
     match cause.kind:
         case "alone":
             told = f"episode {ordinal} diverges also by itself"
