@@ -12,8 +12,9 @@ demo: $(STAMP)
 
 test: lint type unit
 
+# Side by side on as many cores as there are, four at most; python -m pytest runs them one by one.
 unit: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 # LeRobot brings torch (some gigabytes) and other versions of packages than the lock's.
 test-lerobot: $(LEROBOT_STAMP)
