@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM: the first ends the run in order, the second ends the process at once."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Generator
@@ -20,10 +21,14 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Interruption:
-    """What a signal does: ends the ``session`` in order; while there is none yet, cancels ``scope``, the opening."""
+    """What a signal does: ends the ``session`` in order; while there is none yet, cancels ``scope``, the opening.
+
+    The ``folder`` of what need not stay, if there is one, is removed even when the second ends the process.
+    """
 
     def __init__(self) -> None:
         self.happened = False
+        self.folder = ""
         self.scope = trio.CancelScope()
         self.session: Session | None = None
 
@@ -38,14 +43,14 @@ class Interruption:
 
 async def watch_signals(interruption: Interruption, task_status: trio.TaskStatus[None]) -> None:
     """Act on signals until cancelled."""
-    with trio.open_signal_receiver(*_SIGNALS) as signals, _counted():
+    with trio.open_signal_receiver(*_SIGNALS) as signals, _counted(interruption):
         task_status.started()
         async for _ in signals:
             interruption.interrupt()
 
 
 @contextmanager
-def _counted() -> Generator[None]:
+def _counted(interruption: Interruption) -> Generator[None]:
     """End the process at the second signal even while the event loop is held up, by an env that never returns, say."""
     seen = 0
     deliver = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -54,7 +59,7 @@ def _counted() -> Generator[None]:
         nonlocal seen
         seen += 1
         if seen > 1:
-            _end_at_once()
+            _end_at_once(interruption.folder)
         handler = deliver[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)
@@ -68,7 +73,9 @@ def _counted() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _end_at_once() -> None:
+def _end_at_once(folder: str) -> None:
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
     if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
     os._exit(INTERRUPTED)

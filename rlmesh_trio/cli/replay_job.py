@@ -163,6 +163,7 @@ async def replay_job(job: ReplayJob, recording: Recording, *, show_progress: boo
         if show_progress:
             helpers.start_soon(draw_progress, progress, sys.stderr)
         with tempfile.TemporaryDirectory(prefix="rlmesh-trio-replay-") as folder:
+            interruption.folder = folder
             plays = job.plays(recording, live, folder)
             # What an env or a policy prints does not belong between what is found.
             with noted_failure(outcome), interruption.scope, contextlib.redirect_stdout(sys.stderr):

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,16 @@ def test_ctrl_c_tells_what_was_compared(slow: str, model: tuple[str, ...]) -> No
     assert equal.startswith("EQUAL  ")
     assert broken_off.startswith("not played to the end: ")
     assert error == "error: interrupted (Ctrl-C or SIGTERM)"
+
+
+def test_two_signals_end_it_at_once_and_leave_nothing(
+    slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with started("replay", slow, "tests.cli.toys:SlowWalk") as process:
+        while process.poll() is None:
+            time.sleep(0.01)
+            if list(tmp_path.glob("*/play-1.mcap")):
+                process.send_signal(signal.SIGINT)
+        assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
