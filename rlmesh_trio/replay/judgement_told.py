@@ -125,7 +125,8 @@ def _cause_line(cause: Cause, ordinal: int) -> str:
             )
         case "unknown":
             told = (
-                f"episode {ordinal} is as recorded by itself and after those before it: it does not differ every time"
+                f"on one lane, episode {ordinal} is as recorded by itself and after those before it: it does not differ"
+                " every time, or hangs on its lane or others"
             )
     return f"bisected: {told} {plays}"
 
