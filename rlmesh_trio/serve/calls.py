@@ -9,7 +9,6 @@ from typing import Any, Protocol, cast
 
 from grpclib.const import Cardinality, Status
 from grpclib.const import Handler as Method
-from grpclib.encoding.base import CodecBase
 from grpclib.events import _DispatchServerEvents  # pyright: ignore[reportPrivateUsage]
 from grpclib.exceptions import GRPCError
 from grpclib.protocol import Stream
@@ -20,6 +19,7 @@ from rlmesh_trio.errors import ProtocolError
 from rlmesh_trio.serve.introduction import Introduction, is_admitted
 from rlmesh_trio.serve.join_call import JoinCall, refuse_call
 from rlmesh_trio.serve.speaking import ServerProtocol
+from rlmesh_trio.transport.as_bytes import AsBytes
 from rlmesh_trio.transport.frames import FrameSplitter
 from rlmesh_trio.transport.link import Link
 from rlmesh_trio.wire.pb.rlmesh.core import v1 as core
@@ -71,7 +71,7 @@ class ClientCalls(Handler):
             path: Method(self._guarded(function), Cardinality.UNARY_UNARY, bytes, bytes)
             for path, function in methods.items()
         }
-        super().__init__(cast("Any", mapping), _AsBytes(), None, _DispatchServerEvents())
+        super().__init__(cast("Any", mapping), AsBytes(), None, _DispatchServerEvents())
         self._host = host
         self._link = link
         self._splitter = splitter
@@ -121,17 +121,3 @@ class ClientCalls(Handler):
         if accepted:
             self._host.shut_down(reason)
         return reply
-
-
-class _AsBytes(CodecBase):
-    """Messages are encoded elsewhere."""
-
-    @property
-    def __content_subtype__(self) -> str:
-        return "proto"
-
-    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002
-        return message
-
-    def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002
-        return data

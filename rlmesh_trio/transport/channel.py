@@ -16,11 +16,11 @@ import trio_asyncio
 from grpclib.client import Channel as GrpcChannel
 from grpclib.client import Stream as GrpcStream
 from grpclib.const import Cardinality, Status
-from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from rlmesh_trio.errors import ConnectError, EngineInternalError, HandshakeError, SessionError, format_duration
 from rlmesh_trio.transport.address import Address
+from rlmesh_trio.transport.as_bytes import AsBytes
 from rlmesh_trio.transport.dial import dial
 from rlmesh_trio.transport.frames import FrameSplitter
 from rlmesh_trio.transport.join import Arm, Decoder, JoinStream, Payload
@@ -321,7 +321,7 @@ class _OneConnection(GrpcChannel):
 
     def __init__(self, address: Address, link: Link) -> None:
         host, port = address.host or "localhost", address.port or None
-        super().__init__(host, port, codec=_AsBytes())  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(host, port, codec=AsBytes())  # pyright: ignore[reportUnknownMemberType]
         self.protocol = ClientProtocol(self._h2_config)
         link.set_protocol(self.protocol)
         self.protocol.connection_made(link)
@@ -333,20 +333,6 @@ class _OneConnection(GrpcChannel):
 
     def close(self) -> None:
         self.protocol.connection_lost(None)
-
-
-class _AsBytes(CodecBase):
-    """Messages are encoded elsewhere."""
-
-    @property
-    def __content_subtype__(self) -> str:
-        return "proto"
-
-    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002
-        return message
-
-    def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002
-        return data
 
 
 def _metadata(token: str | None) -> dict[str, str]:
