@@ -36,6 +36,7 @@ _EXAMPLES_SHARE = 0.7
 # What one check may take of the budget even where an equal part would be less.
 _EXAMPLE_LEAST = 0.2
 _SEARCH_LEAST = 0.05
+_STEPS_A_SHARE = 50
 _LAST_LOOK = 0.7
 _RESETS_TRIED = 3
 _JUDGE_RESETS = ("contract", "space", "twin", "py")
@@ -239,7 +240,7 @@ class TargetRun:
         for place, run in enumerate(waiting):
             if trio.current_time() < until and self._up(run, "search"):
                 now = trio.current_time()
-                part = (until - now) / max(1, sum(other.open for other in waiting[place:]))
+                part = (until - now) * _share(run) / sum(_share(other) for other in waiting[place:] if other.open)
                 deadline = min(until, now + max(part, _SEARCH_LEAST * self._settings.time))
                 if run.stale or not run.cases:
                     await self._try_example(run, deadline)
@@ -380,3 +381,8 @@ class TargetRun:
 
     def _placeless(self, text: str) -> str:
         return placeless(text) if self._target.kind == "factory" else text
+
+
+def _share(run: CheckRun) -> float:
+    """How much of the search *run* should have: more if its cases have more steps, as its first had."""
+    return 1 + run.steps / _STEPS_A_SHARE

@@ -115,7 +115,7 @@ def test_checks_that_explain_each_other_are_put_in_some_order() -> None:
 
 
 def test_the_time_says_how_many_examples_there_are() -> None:
-    assert [Settings(time=time).examples_each for time in (10.0, 60.0, 900.0)] == [4, 20, 300]
+    assert [Settings(time=time).examples_each for time in (10.0, 60.0, 900.0)] == [3, 20, 300]
     assert Settings(time=10.0, examples=7).examples_each == 7
 
 
