@@ -41,14 +41,15 @@ _BLAMES: Final[dict[Blame, str]] = {
 
 
 def judgement_lines(judgement: Judgement) -> list[str]:
-    """Tell *judgement*: what is equal or differs first, then what else was found out, a line each."""
+    """Tell *judgement*: how far it goes, what is equal or differs, then what else was found out, a line each."""
     lines: list[str] = []
+    if judgement.played is not None and not judgement.played.whole:
+        compared = counted(judgement.played.comparison.compared, "episode")
+        lines.append(f"NOT PLAYED TO THE END  what follows is of {compared} alone")
     if judgement.returns is not None:
         lines += returns_lines(judgement.returns)
     elif judgement.comparison is not None:
         lines += comparison_lines(judgement.comparison, mode=f"mode ({judgement.mode})", episodes=1)
-    if judgement.played is not None and not judgement.played.whole:
-        lines.append(f"not played to the end: {counted(judgement.played.comparison.compared, 'episode')} compared")
     if len(judgement.traces) > 1 or sum(judgement.traces) > 1:
         lines.append(_runs_line(judgement.traces, judgement.as_recorded))
     if judgement.model is not None:
@@ -146,6 +147,7 @@ def judgement_document(judgement: Judgement) -> dict[str, Any]:
     comparison, focus, cause, blamed = judgement.comparison, judgement.focus, judgement.cause, judgement.blamed
     return {
         "mode": judgement.mode,
+        "played_to_the_end": None if judgement.played is None else judgement.played.whole,
         "comparison": None if comparison is None else comparison_document(comparison),
         "returns": None if judgement.returns is None else returns_document(judgement.returns),
         "runs": {"traces": list(judgement.traces), "as_recorded": judgement.as_recorded},

@@ -213,8 +213,9 @@ def test_a_model_that_fails_breaks_the_play_off(replay: Run, recordings: Path) -
     ran = replay(recordings / "digest", BOTH[0], "--model", f"{ENVS}:Tired", "--lanes", "1")
     assert ran.status == 1
     assert "too tired" in ran.error
-    first, *_, last = ran.out.splitlines()
-    assert (first, last) == ("EQUAL  3 episodes, 15 steps", "not played to the end: 3 episodes compared")
+    broken_off, equal, *_ = ran.out.splitlines()
+    assert broken_off == "NOT PLAYED TO THE END  what follows is of 3 episodes alone"
+    assert equal == "EQUAL  3 episodes, 15 steps"
 
 
 def test_the_groups_help_is_the_commands(replay: Run) -> None:
@@ -249,9 +250,9 @@ def test_ctrl_c_tells_what_was_compared(slow: str, model: tuple[str, ...]) -> No
         terminal.wait_for("2/8 episodes")
         terminal.type("\x03")
         assert terminal.wait() == 130
-    *_, equal, broken_off, error = [line for line in terminal.lines() if "as far as both go" not in line]
+    *_, broken_off, equal, error = [line for line in terminal.lines() if "as far as both go" not in line]
     assert equal.startswith("EQUAL  ")
-    assert broken_off.startswith("not played to the end: ")
+    assert broken_off.startswith("NOT PLAYED TO THE END  ")
     assert error == "error: interrupted (Ctrl-C or SIGTERM)"
 
 
