@@ -59,6 +59,10 @@ def _is_vector_of_tuples(facts: Facts) -> bool:
     return in_lockstep and space is not None and isinstance(space.space, spaces.Tuple)
 
 
+def _works_side_by_side(facts: Facts) -> bool:
+    return facts.subset_step and facts.contract.num_envs > 1
+
+
 _PLACE_TAKEN = (
     "While an operation runs, the server takes no other client, however long the one who asked has been gone."
 )
@@ -105,6 +109,13 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "a frame without a render mode",
         "The env's render() is called, and its picture sent, although no render mode is declared.",
         "E18",
+    ),
+    _rlmesh(
+        "wire.one-answer",
+        "out of order",
+        "Steps of one lane that are sent ahead are taken, and answered, in any order.",
+        "E19",
+        _works_side_by_side,
     ),
 )
 """What is shipped, in the order of ``docs/peers.md``."""

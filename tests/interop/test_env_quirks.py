@@ -3,6 +3,8 @@
 ``pytest -s`` shows the bytes. A test that fails here says that the peer has changed: mend the document.
 """
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -218,3 +220,26 @@ async def test_a_frame_without_a_render_mode(shared_env: StartPeer) -> None:
         reply = await wire.ask(pb.JoinRequest(render=present(pb.RenderRequest())))
     assert reply.render.frame is not None
     assert reply.render.frame.startswith(b"\x89PNG")
+
+
+async def test_steps_of_one_lane_that_are_sent_ahead(shared_env: StartPeer) -> None:
+    peer = shared_env("--kind", "lanes", "--length", "100")
+    out_of_order = {"answered": False, "taken": False}
+    async with env_wire(peer.address) as wire:
+        for _ in range(50):
+            await wire.ask(reset("one", "two", "three"))
+            sent = count()
+            answered: list[tuple[int, float]] = []
+
+            async def ask(sent: Iterator[int] = sent, answered: list[tuple[int, float]] = answered) -> None:
+                place = next(sent)
+                (clock,) = clocks(await wire.ask(step(1, lanes=[0])))
+                answered.append((place, clock))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(6):
+                    nursery.start_soon(ask)
+            out_of_order["answered"] |= answered != sorted(answered)
+            out_of_order["taken"] |= [clock for _, clock in sorted(answered)] != [1, 2, 3, 4, 5, 6]
+            print(answered)
+    assert out_of_order == {"answered": True, "taken": True}
