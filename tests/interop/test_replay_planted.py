@@ -164,3 +164,15 @@ def test_a_served_model_is_asked_again(
     assert ran.status == 1
     assert "blame: the model" in ran.out.splitlines()
     assert "it repeats itself, and answers otherwise than recorded" in ran.out
+
+
+def test_a_served_model_that_depends_on_its_batch(
+    shared_env: StartPeer, shared_model: StartPeer, program: Run, tmp_path: Path
+) -> None:
+    env = shared_env("--kind", "lanes", "--num-envs", "3", "--length", "6").address
+    model = shared_model("--kind", "batch", "--policy", "crowded").address
+    path, words = tmp_path / "run.mcap", ("--model", model, "--merge-rows")
+    assert program("run", env, *words, "--episodes", "6", "--record", path, "--record-level", "full").status == 0
+    ran = program("replay", path, *words)
+    assert (ran.status, ran.out[:5]) == (0, "EQUAL")
+    assert "its answers hang on the batch it is asked in" in ran.out

@@ -14,6 +14,7 @@ __all__ = (
     "act_rows",
     "cartpole",
     "counter",
+    "crowded",
     "kitchen",
     "row_count",
 )
@@ -42,8 +43,19 @@ def arm(observation: Any, ahead: int) -> Any:
     return np.asarray(observation["joints"], np.float32) + np.float32(1 + ahead)
 
 
-POLICIES: dict[str, Decide] = {"counter": counter, "cartpole": cartpole, "kitchen": kitchen, "arm": arm}
-FLAT_POLICIES = (counter, cartpole)
+def crowded(observation: Any, ahead: int) -> Any:
+    """As the counter, and one further for each row of its batch."""
+    return counter(observation, ahead)
+
+
+POLICIES: dict[str, Decide] = {
+    "counter": counter,
+    "cartpole": cartpole,
+    "kitchen": kitchen,
+    "arm": arm,
+    "crowded": crowded,
+}
+FLAT_POLICIES = (counter, cartpole, crowded)
 
 
 def act(decide: Decide, observation: Any) -> Any:
@@ -54,7 +66,8 @@ def act(decide: Decide, observation: Any) -> Any:
 
 
 def act_rows(decide: Decide, observations: Any) -> Any:
-    return stack([decide(row(observations, index), 0) for index in range(row_count(observations))])
+    rows = row_count(observations)
+    return stack([decide(row(observations, index), rows if decide is crowded else 0) for index in range(rows)])
 
 
 def act_chunk(decide: Decide, observation: Any, length: int) -> Any:
