@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 import click
 
+from rlmesh_trio.cli.exit_status import KIT_FAULT, NOT_STARTED
 from rlmesh_trio.cli.interruption import INTERRUPTED_REASON
 from rlmesh_trio.errors import (
     EngineInternalError,
@@ -19,7 +20,7 @@ from rlmesh_trio.errors import (
     format_duration,
 )
 
-__all__ = ("INTERRUPTED_TEXT", "complain", "foreign_exit", "noted_failure", "show_traceback")
+__all__ = ("INTERRUPTED_TEXT", "complain", "foreign_exit", "noted_failure", "show_traceback", "told_failure")
 
 INTERRUPTED_TEXT = "interrupted (Ctrl-C or SIGTERM)"
 _LIMIT_OPTIONS = {
@@ -98,3 +99,14 @@ def complain(error: BaseException, advice: str = "") -> None:
 def show_traceback(error: BaseException) -> None:
     """Print where *error* came from to standard error, its causes included."""
     traceback.print_exception(error, file=sys.stderr)
+
+
+def told_failure(failure: Exception, *, debug: bool) -> int:
+    """Complain of what ended a conformance run, and return its exit status: what is no typed error is the kit's."""
+    if isinstance(failure, SessionError):
+        complain(failure)
+        return NOT_STARTED
+    if debug:
+        show_traceback(failure)
+    complain(failure)
+    return KIT_FAULT

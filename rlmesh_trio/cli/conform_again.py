@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import trio
 
-from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, show_traceback
+from rlmesh_trio.cli.complaints import INTERRUPTED_TEXT, complain, told_failure
 from rlmesh_trio.cli.conform_settings import names, reset_option, tolerance
 from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.parameters import duration, token_option
 from rlmesh_trio.conformance.settings import Settings
-from rlmesh_trio.errors import SessionError
 
 if TYPE_CHECKING:
     from rlmesh_trio.conformance.blob import Blob
@@ -27,7 +26,6 @@ __all__ = ("replay_command", "try_command")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LOST = 3
-_KIT_FAULT = 4
 _RUNS = 5
 
 
@@ -110,14 +108,8 @@ def _again(
         except TargetLost as lost:
             complain(click.ClickException(str(lost)))
             return _LOST
-    except SessionError as refusal:
-        complain(refusal)
-        return NOT_STARTED
-    except Exception as crash:
-        if debug:
-            show_traceback(crash)
-        complain(crash)
-        return _KIT_FAULT
+    except Exception as failure:
+        return told_failure(failure, debug=debug)
     if outcome is None:
         complain(click.ClickException(INTERRUPTED_TEXT))
         return INTERRUPTED

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from rlmesh_trio.cli.complaints import complain, show_traceback
+from rlmesh_trio.cli.complaints import told_failure
 from rlmesh_trio.cli.conform_again import replay_command, try_command
 from rlmesh_trio.cli.conform_catalogue import list_command, show_command
 from rlmesh_trio.cli.conform_reports import report_options, reporting_from
 from rlmesh_trio.cli.conform_settings import ProjectCommand, names, reset_option, settings_from, tolerance
 from rlmesh_trio.cli.default_command import DEFAULT_COMMAND, DefaultGroup
-from rlmesh_trio.cli.exit_status import NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.messages_shown import shown_messages
 from rlmesh_trio.cli.parameters import duration, token_option
 from rlmesh_trio.conformance.settings import Settings
-from rlmesh_trio.errors import SessionError
 
 if TYPE_CHECKING:
     from rlmesh_trio.conformance.outcome import Outcome
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ("conform_command",)
 
-_KIT_FAULT = 4
 _WRITING = 0.5
 """How long files may still be written once the time of a run is over, in seconds."""
 
@@ -137,14 +134,8 @@ def _run_conform(targets: Sequence[str], modules: Sequence[str], verbose: int, d
             refuse_unknown(settings, checks)
             with reporting.watched(_watcher(verbose), progress=not verbose) as watcher, _envs_kept_quiet():
                 outcome = trio.run(_run, targets, settings, checks, watcher)
-    except SessionError as refusal:
-        complain(refusal)
-        return NOT_STARTED
-    except Exception as crash:
-        if debug:
-            show_traceback(crash)
-        complain(crash)
-        return _KIT_FAULT
+    except Exception as failure:
+        return told_failure(failure, debug=debug)
     until = began + settings.time * len(targets) + _WRITING
     made = _reproductions(outcome, modules, left=lambda: until - time.monotonic(), told=verbose > 0)
     return reporting.finish(outcome, made, verbose=verbose > 0)

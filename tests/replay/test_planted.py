@@ -266,13 +266,14 @@ async def test_an_interrupted_episode_that_can_no_longer_begin_is_missing(tmp_pa
     assert found.comparison.missing == (5,)
 
 
-@pytest.mark.parametrize("policy", [planted.whimsical, planted.crowded, steady])
-async def test_a_model_alone_is_asked_in_batches_and_row_by_row(policy: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("policy", "verdict"), [(planted.whimsical, "random"), (planted.crowded, "batch"), (steady, "repeats")]
+)
+async def test_a_model_alone_is_asked_in_batches_and_row_by_row(policy: object, verdict: str, tmp_path: Path) -> None:
     await record_walk(tmp_path / "a", policy, lanes=3)
     found = await judged(tmp_path / "a", Live(model=live(policy=policy).model))
     assert found.model is not None
     assert found.model.single is not None
-    verdict = {steady: "repeats", planted.crowded: "batch", planted.whimsical: "random"}[policy]  # type: ignore[index]
     assert found.model.verdict == verdict
     assert found.model.batched.differs == (verdict == "random")
     assert found.model.single.differs == (verdict != "repeats")
