@@ -104,7 +104,8 @@ class EnvReply:
     """The answer to a reset or a step. ``rewards`` and the masks hold one entry per lane and are empty on a reset.
 
     ``infos`` is a mapping that may decode itself on first access. ``request_bytes`` and ``response_bytes`` are
-    the encoded message sizes, 0 for an endpoint that encodes nothing.
+    the encoded message sizes, 0 for an endpoint that encodes nothing. ``timings`` is what a served env measured, as it
+    travelled, where that is not decoded yet: ``endpoint_total_ns`` and ``phases`` are ``None`` then.
     """
 
     observation: Leaves | None = None
@@ -118,6 +119,7 @@ class EnvReply:
     phases: Phases | None = None
     request_bytes: int = 0
     response_bytes: int = 0
+    timings: bytes = b""
 
 
 class HistoryRow(NamedTuple):

@@ -18,8 +18,9 @@ from rlmesh_trio.transport.address import parse_address
 from rlmesh_trio.transport.channel import Channel, open_channel
 from rlmesh_trio.transport.handshake import NAMED_RESETS, SUBSET_STEP, Agreement, PeerInfo, agree, introduce
 from rlmesh_trio.transport.join import JoinStream
-from rlmesh_trio.wire.hot_env import EnvAnswer, EnvArm, decode_env_join, encode_reset, encode_step
+from rlmesh_trio.wire.hot_env import EnvAnswer, EnvArm, encode_reset, encode_step
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as pb
+from rlmesh_trio.wire.step_forms import EnvReader
 from rlmesh_trio.wire.strict import decode, encode, encoded_field, present
 
 __all__ = ("RemoteEnv", "ServedEnv", "connect_env", "describe_env")
@@ -228,7 +229,7 @@ def _foundations(env: ServedEnv) -> Mapping[str, tuple[object, str]]:
 
 async def _open_stream(channel: Channel, edition: str, limits: Limits) -> _Stream:
     with channel.deadline("stream"):
-        stream = await channel.join(f"{_SERVICE}/Join", "the env server", decode_env_join)
+        stream = await channel.join(f"{_SERVICE}/Join", "the env server", EnvReader().decode)
     try:
         await _configure(channel, stream, edition)
     except BaseException:

@@ -73,12 +73,20 @@ class _PhaseMeter:
 class EnvMeter(_PhaseMeter):
     """Meters ``env.reset`` or ``env.step``."""
 
-    __slots__ = ()
+    __slots__ = ("_timings",)
+
+    def __init__(self, telemetry: Telemetry, op: str, component: Component) -> None:
+        super().__init__(telemetry, op, component)
+        self._timings = telemetry.timings(op, component)
 
     def record(self, reply: EnvReply, elapsed_ns: int) -> None:
         """One successful operation."""
         self.rpc(elapsed_ns)
-        if reply.response_bytes or reply.phases is not None or reply.endpoint_total_ns is not None:
+        if reply.timings:
+            self._timings(reply.timings)
+            self._request_bytes(reply.request_bytes)
+            self._response_bytes(reply.response_bytes)
+        elif reply.response_bytes or reply.phases is not None or reply.endpoint_total_ns is not None:
             self.endpoint(reply.endpoint_total_ns, reply.phases, reply.request_bytes, reply.response_bytes)
 
 

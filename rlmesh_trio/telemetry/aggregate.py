@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlmesh_trio.report import TelemetryRow, TelemetrySnapshot
 from rlmesh_trio.telemetry.reservoir import Reservoir
+from rlmesh_trio.wire.timings import ENV_TIMINGS, read_timings
 
 __all__ = ("METRIC_KINDS", "Component", "Metric", "Telemetry")
 
@@ -52,6 +54,7 @@ METRIC_KINDS: dict[Metric, Literal["duration_ms", "bytes", "count"]] = {
 }
 
 _NS_PER_MS = 1_000_000
+MEASURED_IF_SET = frozenset(("endpoint.decode","endpoint.user","endpoint.encode","endpoint.queue"))
 
 
 class _Series:
@@ -67,10 +70,14 @@ class _Series:
 
     def drain(self) -> None:
         if self.samples:
-            values = np.array(self.samples, dtype=np.float64) / self.scale
+            values = np.array(self.samples, dtype=np.float64)
             self.samples.clear()
-            self.window.extend(values)
-            self.session.extend(values)
+            self.extend(values)
+
+    def extend(self, values: NDArray[np.float64]) -> None:
+        values /= self.scale
+        self.window.extend(values)
+        self.session.extend(values)
 
 
 class Telemetry:
@@ -78,23 +85,39 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, Component, Metric], _Series] = {}
+        self._timings: dict[tuple[str, Component], list[bytes]] = {}
 
     def series(self, op: str, component: Component, metric: Metric) -> Callable[[float], None]:
         """The function that takes one sample of a series: nanoseconds for a duration, else bytes or a count.
 
         Asking again gives a function that feeds the same series. A series without samples is not reported.
         """
+        return self._find(op, component, metric).samples.append
+
+    def timings(self, op: str, component: Component) -> Callable[[bytes], None]:
+        """The function that takes the timings of one reply of a served env, undecoded."""
+        return self._timings.setdefault((op, component), []).append
+
+    def _find(self, op: str, component: Component, metric: Metric) -> _Series:
         key = (op, component, metric)
         found = self._series.get(key)
         if found is None:
             scale = _NS_PER_MS if METRIC_KINDS[metric] == "duration_ms" else 1
             found = self._series[key] = _Series(scale)
-        return found.samples.append
+        return found
 
     def drain(self) -> None:
         """Move the samples taken so far into the reservoirs, which bounds the memory they need."""
         for series in self._series.values():
             series.drain()
+        for (op, component), parts in self._timings.items():
+            if parts:
+                tags, values = read_timings(parts)
+                parts.clear()
+                for tag, metric in ENV_TIMINGS.items():
+                    chosen = values[tags == tag]
+                    if metric in MEASURED_IF_SET: chosen = chosen[chosen > 0]
+                    self._find(op, component, metric).extend(chosen.astype(np.float64))
 
     def window_snapshot_and_flush(self) -> TelemetrySnapshot:
         """Report the samples since the last such call, and begin the next window."""

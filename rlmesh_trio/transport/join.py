@@ -6,9 +6,8 @@ why, and so does who asks later.
 
 import copy
 from collections.abc import Callable, Mapping, Sized
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-import outcome
 import trio
 from grpclib.const import Status
 from grpclib.metadata import decode_grpc_message
@@ -23,9 +22,23 @@ __all__ = ("Decoder", "JoinStream")
 
 Arm = TypeVar("Arm", bound=str)
 Payload = TypeVar("Payload")
-_NOBODY: Any = object()
 
 Decoder = Callable[[bytes], tuple[str, Arm, Payload]]
+
+
+class _Waiter(Generic[Arm, Payload]):
+    """Whoever waits for a reply: a task to wake, unless it reads the reply itself."""
+
+    __slots__ = ("answer", "task")
+
+    def __init__(self) -> None:
+        self.answer: tuple[str, Arm, Payload] | SessionError | None = None
+        self.task: trio.lowlevel.Task | None = None
+
+    def take(self, answer: "tuple[str, Arm, Payload] | SessionError") -> None:
+        self.answer = answer
+        if self.task is not None:
+            trio.lowlevel.reschedule(self.task)
 
 
 class JoinStream(Generic[Arm, Payload]):
@@ -39,9 +52,7 @@ class JoinStream(Generic[Arm, Payload]):
         self._peer = peer
         self._decode = decode
         self._pipe: Pipe | None = None
-        # Who waits for the reply to a request: a task to wake, or None for the one who reads it himself.
-        self._waiting: dict[str, trio.lowlevel.Task | None] = {}
-        self._own_answer: tuple[str, Arm, Payload] | SessionError | None = None
+        self._waiting: dict[str, _Waiter[Arm, Payload]] = {}
         self._cancelled: set[str] = set()
         self._numbered = 0
         self._failure: SessionError | None = None
@@ -84,27 +95,31 @@ class JoinStream(Generic[Arm, Payload]):
                 f"a request of {len(message)} bytes was not sent: at most {MAX_MESSAGE_BYTES} are allowed",
             )
         waiting, link = self._waiting, self._link
+        waiter: _Waiter[Arm, Payload] = _Waiter()
         if waiting or not link.borrow():
             self._send(message, bool(waiting))
-            waiting[request_id] = trio.lowlevel.current_task()
+            waiting[request_id] = waiter
+            waiter.task = trio.lowlevel.current_task()
 
             def abandon(_: object) -> trio.lowlevel.Abort:
                 del waiting[request_id]
                 self._cancelled.add(request_id)
                 return trio.lowlevel.Abort.SUCCEEDED
 
-            return await trio.lowlevel.wait_task_rescheduled(abandon)
-        try:
-            self._send(message, False)
-            waiting[request_id] = None
-            while (answer := self._own_answer) is None:
-                await link.read()
-        finally:
-            self._own_answer = None
-            if request_id in waiting:
-                del waiting[request_id]
-                self._cancelled.add(request_id)
-            link.give_back()
+            await trio.lowlevel.wait_task_rescheduled(abandon)
+        else:
+            try:
+                self._send(message, False)
+                waiting[request_id] = waiter
+                while waiter.answer is None:
+                    await link.read()
+            finally:
+                if request_id in waiting:
+                    del waiting[request_id]
+                    self._cancelled.add(request_id)
+                link.give_back()
+        answer = waiter.answer
+        assert answer is not None
         if isinstance(answer, SessionError):
             raise answer
         return answer
@@ -117,25 +132,17 @@ class JoinStream(Generic[Arm, Payload]):
             self._fail(error)
             return
         request_id, _, payload = answer
-        task = self._waiting.pop(request_id, _NOBODY)
+        waiter = self._waiting.pop(request_id, None)
         if isinstance(payload, EndpointError):
             if not payload.recoverable:
                 self._last_words = payload.message
-            if task is not _NOBODY:
-                self._raise_in(task, payload)
-        elif task is None:
-            self._own_answer = answer
-        elif task is not _NOBODY:
-            trio.lowlevel.reschedule(task, outcome.Value(answer))
-        if task is _NOBODY:
+            if waiter is not None:
+                waiter.take(payload)
+        elif waiter is not None:
+            waiter.take(answer)
+        if waiter is None:
             self._cancelled.discard(request_id)
             self.dropped_replies += 1
-
-    def _raise_in(self, task: trio.lowlevel.Task | None, error: SessionError) -> None:
-        if task is None:
-            self._own_answer = error
-        else:
-            trio.lowlevel.reschedule(task, outcome.Error(error))
 
     def received(self, data: bytes) -> None:
         """Take payload that came through h2."""
@@ -195,10 +202,10 @@ class JoinStream(Generic[Arm, Payload]):
         self._failure = error if isinstance(error, EndpointError) else _lost(f"{self._peer} sent nonsense: {error}")
         if self._pipe is not None:
             self._pipe.discard()
-        tasks = list(self._waiting.values())
+        waiting = list(self._waiting.values())
         self._waiting.clear()
-        for task in tasks:
-            self._raise_in(task, copy.copy(error))
+        for waiter in waiting:
+            waiter.take(copy.copy(error))
 
 
 def _lost(why: str) -> EndpointError:

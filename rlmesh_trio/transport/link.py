@@ -9,9 +9,11 @@ switches per request. When nobody has read for a while it comes back, for pings 
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sized
+from time import perf_counter_ns
 from typing import Any
 
 import trio
@@ -25,6 +27,9 @@ _LONG_READ = 1 << 18
 # After so many reads in a row that left nobody waiting, the resident reader steps aside.
 _SOLITARY_READS = 3
 _IDLE = 0.5
+_SOON = 1_000_000
+_give_way = os.sched_yield
+_CAN_WATCH = len(os.sched_getaffinity(0)) > 1
 _QUICKACK: int = getattr(socket, "TCP_QUICKACK", 0)
 
 
@@ -54,6 +59,7 @@ class Link(asyncio.Transport):
         self._recv = sock.recv
         self._read_size = _SHORT_READ
         self._reads = 0
+        self._expected_soon = False
         self._aside: trio.lowlevel.Task | None = None
         self._borrowed = False
         self._ended = False
@@ -166,8 +172,7 @@ class Link(asyncio.Transport):
             self._end(trio.ClosedResourceError())
             return
         try:
-            await trio.lowlevel.wait_readable(self._fd)
-            data = self._recv(self._read_size)
+            data = await (self._watched() if self._borrowed else self._awaited())
         except BlockingIOError:
             return
         except (OSError, trio.ClosedResourceError) as error:
@@ -187,6 +192,24 @@ class Link(asyncio.Transport):
             self._read_size = _LONG_READ if missing > _SHORT_READ else _SHORT_READ
             if self._hurry:
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    async def _awaited(self) -> bytes:
+        await trio.lowlevel.wait_readable(self._fd)
+        return self._recv(self._read_size)
+
+    async def _watched(self) -> bytes:
+        """Watch for data while it is expected soon, and only then fall asleep."""
+        started = perf_counter_ns()
+        while self._expected_soon:
+            _give_way()
+            await trio.lowlevel.checkpoint()
+            try:
+                return self._recv(self._read_size)
+            except BlockingIOError:
+                self._expected_soon = perf_counter_ns() - started < _SOON
+        data = await self._awaited()
+        self._expected_soon = _CAN_WATCH and perf_counter_ns() - started < _SOON
+        return data
 
     def borrow(self) -> bool:
         """Take over the reading, if it is to be had: call :meth:`read` until satisfied, then :meth:`give_back`."""
