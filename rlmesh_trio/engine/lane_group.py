@@ -364,8 +364,7 @@ class LaneGroup:
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
     async def announce_finished(self) -> None:
-        """Tell of the episodes that are counted and wait for their turn: each once."""
-        """Tell of all of them, also when whoever hears of one is cancelled: they are counted."""
+        """Tell of the episodes that are counted and wait for their turn: each once, whoever of its hearers is cancelled."""
         cancelled: trio.Cancelled | None = None
         while self._deferred:
             try:

@@ -167,6 +167,93 @@ async def test_leaving_brings_the_resident_reader_back(plain: bool, monkeypatch:
                 await settle(chat)
 
 
+class Sleeps(trio.abc.Instrument):
+    """Counts how often the whole program went to sleep."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += timeout > 0
+
+    def __enter__(self) -> "Sleeps":
+        trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.remove_instrument(self)
+
+
+async def test_an_answer_that_comes_at_once_is_watched_for(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_SOON", 60_000_000_000)
+    async with fake_server(echo) as address, joined(address, plain=plain) as chat:
+        await settle(chat)
+        with Sleeps() as watching:
+            for _ in range(20):
+                assert await ask(chat, b"again") == b"again"
+        monkeypatch.setattr(link, "_give_way", None)
+        with Sleeps() as not_watching:
+            for _ in range(20):
+                assert await ask(chat, b"again") == b"again"
+    assert not watching.count
+    assert not_watching.count
+
+
+async def test_an_answer_that_takes_its_time_is_slept_for(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_SOON", 10_000_000)
+    server = Controlled()
+    async with fake_server(server.serve) as address, joined(address, plain=plain) as chat:
+        await settle(chat)
+        for _ in range(2):
+            with trio.fail_after(5):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(ask, chat, b"late")
+                    await trio.testing.wait_all_tasks_blocked(0.02)
+                    await server.release(b"late")
+        with Sleeps() as sleeps:
+            assert await ask(chat, b"at once") == b"at once"
+    assert sleeps.count
+
+
+async def test_others_go_on_while_one_watches(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_SOON", 60_000_000_000)
+    server = Controlled()
+    async with fake_server(server.serve) as address, joined(address, plain=plain) as chat:
+        await settle(chat)
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, chat, b"a")
+                await trio.sleep(0.01)
+                nursery.start_soon(ask, chat, b"b")
+                await trio.sleep(0.01)
+                await server.release(b"b")
+                await server.release(b"a")
+
+
+@pytest.mark.parametrize("how", ["cancelled", "lost"])
+async def test_watching_ends(plain: bool, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_SOON", 60_000_000_000)
+    server = Controlled()
+    async with fake_server(server.serve) as address, joined(address, plain=plain) as chat:
+        await settle(chat)
+        with trio.fail_after(5):
+            if how == "cancelled":
+                with trio.move_on_after(0.02) as scope:
+                    await ask(chat, b"never")
+                assert scope.cancelled_caught
+                return
+            async with trio.open_nursery() as nursery:
+
+                async def ask_in_vain() -> None:
+                    with pytest.raises(EndpointError, match="connection closed"):
+                        await ask(chat, b"never")
+
+                nursery.start_soon(ask_in_vain)
+                await trio.sleep(0.02)
+                assert server.stream is not None
+                await server.stream.connection.socket.aclose()
+
+
 async def test_any_mixture_of_asking_and_giving_up(plain: bool) -> None:
     dice = random.Random(7)
 
