@@ -27,13 +27,13 @@ from rlmesh_trio.transport.join import JoinStream
 from rlmesh_trio.wire.hot_model import (
     ModelAnswer,
     ModelArm,
-    decode_model_join,
     encode_grouped_predict,
     encode_predict,
     encode_release_adapter,
     encode_reset_adapter,
 )
 from rlmesh_trio.wire.pb.rlmesh.model import v1 as pb
+from rlmesh_trio.wire.predict_forms import ModelReader
 from rlmesh_trio.wire.strict import decode, encode, relay_field
 
 __all__ = ("RemoteModel", "connect_model")
@@ -73,7 +73,7 @@ async def connect_model(
     async with open_channel(parse_address(address), token=token, limit=limits.model_connect_timeout) as channel:
         agreement = await _shake_hands(channel, edition)
         with channel.deadline("stream"):
-            stream = await channel.join(f"{_SERVICE}/Join", "the model server", decode_model_join)
+            stream = await channel.join(f"{_SERVICE}/Join", "the model server", ModelReader().decode)
         try:
             yield RemoteModel(address, agreement, stream, merge_rows=merge_rows)
         finally:

@@ -364,7 +364,7 @@ class LaneGroup:
         self._end_on_model([lane for lane in self.lanes if lane.completed])
 
     async def announce_finished(self) -> None:
-        """Tell of the episodes that are counted and wait for their turn: each once, whoever of its hearers is cancelled."""
+        """Tell of the counted episodes that wait for their turn: each once, even if one who hears is cancelled."""
         cancelled: trio.Cancelled | None = None
         while self._deferred:
             try:

@@ -41,7 +41,10 @@ class _PhaseMeter:
         self._response_bytes = telemetry.series(op, component, "response.bytes")
 
     def endpoint(self, total_ns: int | None, phases: Phases | None, request_bytes: int, response_bytes: int) -> None:
-        """Take what the endpoint stamped; 0 is "not measured" except where the record says otherwise."""
+        """Take what the endpoint stamped, where :class:`~rlmesh_trio.messages.Phases` says it is a sample.
+
+        A size of 0 says that nothing was encoded.
+        """
         if request_bytes:
             self._request_bytes(request_bytes)
         if response_bytes:
@@ -80,7 +83,7 @@ class EnvMeter(_PhaseMeter):
         self._timings = telemetry.timings(op, component)
 
     def record(self, reply: EnvReply, elapsed_ns: int) -> None:
-        """One successful operation."""
+        """One successful operation. What a reply says it timed is as yet undecoded, or decoded, never both."""
         self.rpc(elapsed_ns)
         if reply.timings:
             self._timings(reply.timings)

@@ -1,7 +1,8 @@
 """Samples by operation, component and metric, kept over two horizons: since the last window, and since the start.
 
-Taking a sample must cost next to nothing, so it is one append to a plain list. The lists are moved into the
-reservoirs a batch at a time, by :meth:`Telemetry.drain`.
+Taking a sample must cost next to nothing, so it is one append to a plain list: a number, or all that a served env
+timed of one operation, as it travelled. The lists are moved into the reservoirs a batch at a time, by
+:meth:`Telemetry.drain`.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,10 @@ METRIC_KINDS: dict[Metric, Literal["duration_ms", "bytes", "count"]] = {
 }
 
 _NS_PER_MS = 1_000_000
-MEASURED_IF_SET = frozenset(("endpoint.decode","endpoint.user","endpoint.encode","endpoint.queue"))
+# Of what can be timed on the wire, that whose 0 is no sample, as it is in :class:`~rlmesh_trio.messages.Phases`.
+_UNMEASURED_AT_ZERO: frozenset[Metric] = frozenset(
+    ("endpoint.decode", "endpoint.user", "endpoint.encode", "endpoint.queue")
+)
 
 
 class _Series:
@@ -75,9 +79,9 @@ class _Series:
             self.extend(values)
 
     def extend(self, values: NDArray[np.float64]) -> None:
-        values /= self.scale
-        self.window.extend(values)
-        self.session.extend(values)
+        scaled = values / self.scale
+        self.window.extend(scaled)
+        self.session.extend(scaled)
 
 
 class Telemetry:
@@ -95,16 +99,12 @@ class Telemetry:
         return self._find(op, component, metric).samples.append
 
     def timings(self, op: str, component: Component) -> Callable[[bytes], None]:
-        """The function that takes the timings of one reply of a served env, undecoded."""
-        return self._timings.setdefault((op, component), []).append
+        """The function that takes the timings of one reply of a served env: the bytes of its timing fields.
 
-    def _find(self, op: str, component: Component, metric: Metric) -> _Series:
-        key = (op, component, metric)
-        found = self._series.get(key)
-        if found is None:
-            scale = _NS_PER_MS if METRIC_KINDS[metric] == "duration_ms" else 1
-            found = self._series[key] = _Series(scale)
-        return found
+        They count in the series of that operation, where :data:`~rlmesh_trio.wire.timings.ENV_TIMINGS` says, as if
+        they came after all samples not drained yet. Asking again gives a function that feeds the same series.
+        """
+        return self._timings.setdefault((op, component), []).append
 
     def drain(self) -> None:
         """Move the samples taken so far into the reservoirs, which bounds the memory they need."""
@@ -112,12 +112,7 @@ class Telemetry:
             series.drain()
         for (op, component), parts in self._timings.items():
             if parts:
-                tags, values = read_timings(parts)
-                parts.clear()
-                for tag, metric in ENV_TIMINGS.items():
-                    chosen = values[tags == tag]
-                    if metric in MEASURED_IF_SET: chosen = chosen[chosen > 0]
-                    self._find(op, component, metric).extend(chosen.astype(np.float64))
+                self._read(op, component, parts)
 
     def window_snapshot_and_flush(self) -> TelemetrySnapshot:
         """Report the samples since the last such call, and begin the next window."""
@@ -129,6 +124,23 @@ class Telemetry:
     def session_snapshot(self) -> TelemetrySnapshot:
         """Report all samples since the start."""
         return self._snapshot("session")
+
+    def _find(self, op: str, component: Component, metric: Metric) -> _Series:
+        key = (op, component, metric)
+        found = self._series.get(key)
+        if found is None:
+            scale = _NS_PER_MS if METRIC_KINDS[metric] == "duration_ms" else 1
+            found = self._series[key] = _Series(scale)
+        return found
+
+    def _read(self, op: str, component: Component, parts: list[bytes]) -> None:
+        tags, values = read_timings(parts)
+        parts.clear()
+        for tag, metric in ENV_TIMINGS.items():
+            measured = tags == tag
+            if metric in _UNMEASURED_AT_ZERO:
+                measured &= values > 0
+            self._find(op, component, metric).extend(values[measured].astype(np.float64))
 
     def _snapshot(self, horizon: Literal["window", "session"]) -> TelemetrySnapshot:
         self.drain()
