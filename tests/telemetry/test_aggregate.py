@@ -3,9 +3,12 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from rlmesh_trio.messages import EnvReply, Phases
 from rlmesh_trio.report import TelemetryRow, TelemetrySnapshot
 from rlmesh_trio.telemetry.aggregate import METRIC_KINDS, Component, Metric, Telemetry
 from rlmesh_trio.telemetry.reservoir import CAPACITY
+from rlmesh_trio.wire.fields import encode_varint
+from rlmesh_trio.wire.timings import ENV_TIMINGS
 
 MS = 1_000_000
 
@@ -135,3 +138,86 @@ def test_every_metric_has_a_kind() -> None:
     assert by_kind["bytes"] == {"request.bytes", "response.bytes", "held.bytes"}
     assert by_kind["count"] == {"predict.in_flight", "held.episodes", "group.size", "history.rows"}
     assert len(by_kind["duration_ms"]) == 8
+
+
+def timings(*timed: tuple[int, int]) -> bytes:
+    return b"".join(bytes((tag,)) + encode_varint(number) for tag, number in timed)
+
+
+def told(telemetry: Telemetry) -> dict[str, tuple[int, float]]:
+    return {row.metric: (row.count, row.avg) for row in telemetry.session_snapshot().rows}
+
+
+def test_undecoded_timings_are_samples_of_their_series() -> None:
+    telemetry = Telemetry()
+    take = telemetry.timings("env.step", "env")
+    take(timings((0x30, 9 * MS), (0x58, 1 * MS), (0x60, 2 * MS), (0x68, 3 * MS), (0x70, 4 * MS), (0x78, 5 * MS)))
+    take(timings((0x30, 7 * MS)))
+    assert told(telemetry) == {
+        "endpoint.total": (2, 8),
+        "endpoint.decode": (1, 1),
+        "endpoint.user": (1, 2),
+        "endpoint.encode": (1, 3),
+        "lane.skew": (1, 4),
+        "endpoint.queue": (1, 5),
+    }
+
+
+def test_an_undecoded_zero_is_a_sample_only_where_it_differs_from_not_measured() -> None:
+    telemetry = Telemetry()
+    telemetry.timings("env.step", "env")(timings(*((tag, 0) for tag in ENV_TIMINGS)))
+    phases = Phases()
+    unmeasured = {
+        "endpoint.total": EnvReply().endpoint_total_ns,
+        "endpoint.decode": phases.decode_ns,
+        "endpoint.user": phases.user_ns,
+        "endpoint.encode": phases.encode_ns,
+        "endpoint.queue": phases.queue_ns,
+        "lane.skew": phases.lane_skew_ns,
+    }
+    assert set(unmeasured) == set(ENV_TIMINGS.values())
+    assert told(telemetry) == {metric: (1, 0) for metric, value in unmeasured.items() if value is None}
+
+
+def test_undecoded_timings_belong_to_their_operation_and_window() -> None:
+    telemetry = Telemetry()
+    telemetry.timings("env.reset", "env")(timings((0x30, 1 * MS)))
+    telemetry.timings("env.step", "env")(timings((0x30, 2 * MS)))
+    assert [(row.op, row.avg) for row in telemetry.window_snapshot_and_flush().rows] == [
+        ("env.reset", 1),
+        ("env.step", 2),
+    ]
+    telemetry.timings("env.step", "env")(timings((0x30, 4 * MS)))
+    assert [(row.op, row.avg) for row in telemetry.window_snapshot_and_flush().rows] == [("env.step", 4)]
+    assert [(row.op, row.avg) for row in telemetry.session_snapshot().rows] == [("env.reset", 1), ("env.step", 3)]
+
+
+def test_decoded_and_undecoded_timings_feed_one_series() -> None:
+    telemetry = Telemetry()
+    first = telemetry.timings("env.step", "env")
+    take = telemetry.series("env.step", "env", "endpoint.user")
+    for ms in (1, 3):
+        take(ms * MS)
+        first(timings((0x60, ms * MS)))
+        telemetry.timings("env.step", "env")(timings((0x60, ms * MS)))
+        telemetry.drain()
+    assert told(telemetry) == {"endpoint.user": (6, 2)}
+
+
+def test_undecoded_timings_beyond_what_is_kept_are_chosen_like_decoded_ones() -> None:
+    rng = np.random.default_rng(0)
+    samples: list[int] = rng.integers(0, 2**64, CAPACITY + 3000, dtype=np.uint64).tolist()
+    undecoded, decoded = Telemetry(), Telemetry()
+    take_undecoded = undecoded.timings("env.step", "env")
+    take_total = decoded.series("env.step", "env", "endpoint.total")
+    take_user = decoded.series("env.step", "env", "endpoint.user")
+    for number, sample in enumerate(samples):
+        user = sample >> number % 64
+        take_undecoded(timings((0x30, sample), (0x60, user)))
+        take_total(sample)
+        if user:
+            take_user(user)
+        if number % 777 == 0:
+            undecoded.drain()
+    assert undecoded.session_snapshot() == decoded.session_snapshot()
+    assert undecoded.window_snapshot_and_flush() == decoded.window_snapshot_and_flush()

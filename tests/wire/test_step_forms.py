@@ -47,7 +47,7 @@ def facts(value: Any) -> Any:
     if isinstance(value, LazyMetadata):
         return "metadata", value.encoded
     if isinstance(value, memoryview):
-        return "view", bytes(value)
+        return "view", value.tobytes()
     if isinstance(value, bytes | str | int | None):
         return value
     return plain_float(value) if isinstance(value, float) else [facts(item) for item in value]
