@@ -10,10 +10,13 @@ __all__ = ("Budget", "Cost", "run_budget")
 
 @attrs.frozen
 class Budget:
-    """*measure* returns the microseconds per operation of one run of about *weight* operations."""
+    """*measure* returns the microseconds per operation of one run of about *weight* operations.
+
+    Without a *goal* it is told and not judged.
+    """
 
     name: str
-    goal: float
+    goal: float | None
     weight: int
     measure: Callable[[int], float]
 

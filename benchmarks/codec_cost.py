@@ -1,7 +1,8 @@
 """Claim: a per-step message costs a few microseconds to write or read.
 
 The messages are those of one lane with a four-number observation, as a real server exchanges them: with ids, timings
-and an info map that stays undecoded.
+and an info map that stays undecoded. A reply is read as in a stream, by the form of the one before; beside it stands
+what reading it field by field takes, as happens to the first of each form.
 """
 
 import time
@@ -15,6 +16,8 @@ from rlmesh_trio.wire.hot_model import decode_model_join, encode_predict
 from rlmesh_trio.wire.pb.rlmesh.env import v1 as env_pb
 from rlmesh_trio.wire.pb.rlmesh.model import v1 as model_pb
 from rlmesh_trio.wire.pb.rlmesh.spaces import v1 as spaces_pb
+from rlmesh_trio.wire.predict_forms import ModelReader
+from rlmesh_trio.wire.step_forms import EnvReader
 
 __all__ = ("BUDGETS",)
 
@@ -77,16 +80,19 @@ def time_calls(prepare: Callable[[], Callable[[], object]], count: int) -> float
     return (time.process_time() - before) / count * 1e6
 
 
-def reading(read: Callable[[bytes], object], message: Callable[[], bytes]) -> Callable[[], object]:
-    return partial(read, message())
+def reading(read: Callable[[bytes], object], message: bytes) -> Callable[[], object]:
+    read(message)
+    return partial(read, message)
 
 
 BUDGETS = tuple(
-    Budget(f"codec {name}", GOAL, CALLS, partial(time_calls, prepare))
-    for name, prepare in (
-        ("write step", lambda: partial(encode_step, REQUEST_ID, ACTION, TARGET)),
-        ("read step reply", lambda: reading(decode_env_join, step_reply)),
-        ("write predict", lambda: partial(encode_predict, PREDICT_ID, PREDICT)),
-        ("read predict reply", lambda: reading(decode_model_join, predict_reply)),
+    Budget(f"codec {name}", goal, CALLS, partial(time_calls, prepare))
+    for name, goal, prepare in (
+        ("write step", GOAL, lambda: partial(encode_step, REQUEST_ID, ACTION, TARGET)),
+        ("read step reply", GOAL, lambda: reading(EnvReader().decode, step_reply())),
+        ("read step reply field by field", None, lambda: reading(decode_env_join, step_reply())),
+        ("write predict", GOAL, lambda: partial(encode_predict, PREDICT_ID, PREDICT)),
+        ("read predict reply", GOAL, lambda: reading(ModelReader().decode, predict_reply())),
+        ("read predict reply field by field", None, lambda: reading(decode_model_join, predict_reply())),
     )
 )

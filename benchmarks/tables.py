@@ -57,9 +57,11 @@ def cost_table(costs: Sequence[Cost]) -> Table:
         table.add_column(heading, justify="left" if heading == "case" else "right")
     for cost in costs:
         spread = f"{cost.microseconds:.2f} ({min(cost.rounds):.2f} to {max(cost.rounds):.2f})"
-        table.add_row(
-            cost.budget.name, judged(spread, cost.microseconds <= cost.budget.goal), f"<= {cost.budget.goal:g}"
-        )
+        goal = cost.budget.goal
+        if goal is None:
+            table.add_row(cost.budget.name, spread, "")
+        else:
+            table.add_row(cost.budget.name, judged(spread, cost.microseconds <= goal), f"<= {goal:g}")
     return table
 
 
