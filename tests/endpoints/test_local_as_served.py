@@ -18,6 +18,7 @@ from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, ResetRequest
 from rlmesh_trio.spaces import codec_for, plain_metadata
 from rlmesh_trio.spec import DescribedEnv, EnvContract
+from rlmesh_trio.wire.timings import ENV_TIMINGS, read_timings
 from tests.endpoints.asking import at, discrete
 from tests.interop.peers.toys import TOYS, Fault, Toy
 from tests.peers import start_env_peer
@@ -80,6 +81,7 @@ async def answer(env: Env, ask: Ask) -> Any:
     for record in completed:
         assert 0 < record.pop("start_timestamp_ns") <= record.pop("end_timestamp_ns")
         record["final_info"] = told(record["final_info"])
+    timed = {ENV_TIMINGS[tag] for tag in read_timings([reply.timings])[0].tolist()}
     return {
         "observation": [bytes(leaf) for leaf in reply.observation or ()],
         "infos": told(reply.infos),
@@ -88,8 +90,9 @@ async def answer(env: Env, ask: Ask) -> Any:
         "truncated": bytes(reply.truncated_mask),
         "completed": completed,
         "lanes": list(reply.env_indices),
-        "timed": reply.endpoint_total_ns is not None and reply.phases is not None,
-        "skewed": reply.phases is not None and reply.phases.lane_skew_ns is not None,
+        "timed": timed >= {"endpoint.total", "endpoint.user"}
+        or (reply.endpoint_total_ns is not None and reply.phases is not None),
+        "skewed": "lane.skew" in timed or (reply.phases is not None and reply.phases.lane_skew_ns is not None),
     }
 
 
