@@ -19,8 +19,10 @@ Details = TypeVar("Details")
 HEAD = 3
 # Copying the leaves is what takes the time in a longer reply.
 _LONGEST = 4096
-# Making a form takes as long as reading some hundred replies: a server whose replies are all different gets no more.
+# Making a form takes as long as reading some hundred replies. So many are made at once, and so many are kept; after
+# that, one for so many replies that fit none, as a server's replies may be all different.
 _MOST_FORMS = 64
+_ONE_IN = 256
 # A character of plain text, or a number below 128.
 SMALL = rb"[\x00-\x7f]"
 # A number below 2**63.
@@ -66,13 +68,18 @@ class Forms(Generic[Details]):
 
     def __init__(self) -> None:
         self.known: dict[bytes, tuple[Callable[[bytes], re.Match[bytes] | None], Details]] = {}
-        self._left = _MOST_FORMS
+        self._missed = 0
 
     def learn(self, data: bytes, make: Callable[[], tuple[bytes, Details]]) -> None:
         """Know the form of *data* from now on, which *make* puts together, if it is worth it and really fits."""
-        if self._left and len(data) <= _LONGEST:
-            self._left -= 1
-            pattern, details = make()
-            match = re.compile(pattern, re.DOTALL).fullmatch
-            if match(data) is not None:
-                self.known[data[:HEAD]] = match, details
+        if len(data) > _LONGEST:
+            return
+        self._missed += 1
+        if self._missed > _MOST_FORMS and self._missed % _ONE_IN:
+            return
+        pattern, details = make()
+        match = re.compile(pattern, re.DOTALL).fullmatch
+        if match(data) is not None:
+            self.known[data[:HEAD]] = match, details
+            if len(self.known) > _MOST_FORMS:
+                del self.known[next(iter(self.known))]

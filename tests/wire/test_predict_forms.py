@@ -251,3 +251,12 @@ def test_a_server_whose_replies_are_all_different_costs_a_bounded_number_of_form
     assert 1 <= len(made) <= 100
     for data in replies:
         same(reader, data)
+
+
+def test_a_server_that_keeps_to_one_form_at_last_is_read_at_one_stroke_again(watched: Watched) -> None:
+    random = Random(0)
+    replies = [Server(((size,),), (3, 3, 3, 3)).reply(random).SerializeToString() for size in range(300)]
+    assert watched.reads(*replies) == len(replies)
+    settled = Server(((400,),), (3, 3, 3, 3)).reply(random).SerializeToString()
+    assert watched.reads(*[settled] * 500) < 400
+    assert watched.reads(settled) == 0
