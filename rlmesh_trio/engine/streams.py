@@ -64,7 +64,11 @@ class EventQueue:
         self._arrival.unpark_all()
 
     async def arrived(self) -> None:
-        """Wait until there is an event to read, or will never be one."""
+        """Wait until there is an event to read, or will never be one. Always a cancel point."""
+        if self.events:
+            # The publisher has to run before there are many more, so nobody starves.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return
         await trio.lowlevel.checkpoint()
         while not (self.events or self.finished or self.abandoned):
             await self._arrival.park()
