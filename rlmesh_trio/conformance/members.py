@@ -119,7 +119,8 @@ class _Window:
 
     def _inside(self) -> tuple[_Array, _Array]:
         if self.is_float:
-            return np.nextafter(self.low, self.high), np.nextafter(self.high, self.low)
+            with np.errstate(over="ignore"):  # An end may be infinite, or the largest number there is.
+                return np.nextafter(self.low, self.high), np.nextafter(self.high, self.low)
         room = self.low < self.high
         low, high = self.low.astype(object), self.high.astype(object)
         return np.asarray(low + room).astype(self.dtype), np.asarray(high - room).astype(self.dtype)
@@ -196,8 +197,9 @@ def _bounds(spec: LeafSpec, space: spaces.Box[Any]) -> tuple[_Array, _Array, _Ar
         middle = np.where(no_low, np.where(no_high, 0, high), np.where(no_high, low, between))
         # The dtype is named because numpy turns object arrays of rank 0 into ints, and those into int64.
         reach = np.maximum(abs(middle), _REACH, dtype=wide)
-        drawn_low = np.where(no_low, np.maximum(middle - reach, lowest, dtype=wide), low)
-        drawn_high = np.where(no_high, np.minimum(middle + reach, highest, dtype=wide), high)
+        least = np.minimum(np.maximum(middle - reach, lowest, dtype=wide), high, dtype=wide)
+        most = np.maximum(np.minimum(middle + reach, highest, dtype=wide), low, dtype=wide)
+        drawn_low, drawn_high = np.where(no_low, least, low), np.where(no_high, most, high)
     return drawn_low, middle, drawn_high
 
 

@@ -9,7 +9,7 @@ from rlmesh_trio.conformance.registry import CHECKS, Facts
 from tests.conformance.broken_server import FAULTS, ODD, ScriptedServer, scripted_server
 from tests.conformance.wire_labs import WIRE_CHECKS, facts_at, failing, judged_by_wire, lab_at, search_at, searched
 
-SHORT = 0.5
+SHORT = 1.0
 SLOW = {"ignores timeout_ms": 0.15}
 
 
