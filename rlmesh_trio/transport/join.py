@@ -6,6 +6,7 @@ why, and so does who asks later.
 
 import copy
 from collections.abc import Callable, Mapping, Sized
+from functools import partial
 from typing import Generic, TypeVar
 
 import trio
@@ -100,13 +101,7 @@ class JoinStream(Generic[Arm, Payload]):
             self._send(message, bool(waiting))
             waiting[request_id] = waiter
             waiter.task = trio.lowlevel.current_task()
-
-            def abandon(_: object) -> trio.lowlevel.Abort:
-                del waiting[request_id]
-                self._cancelled.add(request_id)
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            await trio.lowlevel.wait_task_rescheduled(abandon)
+            await trio.lowlevel.wait_task_rescheduled(partial(self._abandon, request_id))
         else:
             try:
                 self._send(message, False)
@@ -123,6 +118,11 @@ class JoinStream(Generic[Arm, Payload]):
         if isinstance(answer, SessionError):
             raise answer
         return answer
+
+    def _abandon(self, request_id: str, _: object) -> trio.lowlevel.Abort:
+        del self._waiting[request_id]
+        self._cancelled.add(request_id)
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def deliver(self, message: bytes) -> None:
         """Take one reply."""

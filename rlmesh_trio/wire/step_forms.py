@@ -17,6 +17,8 @@ __all__ = ("EnvReader",)
 
 _TIMINGS = b"(" + b"".join([optional(tag, NUMBER) for tag in ENV_TIMINGS]) + b")"
 
+# What says nothing is shared, as nobody changes it.
+_INFOS: dict[bytes | None, LazyMetadata | None] = {None: None, b"": LazyMetadata()}
 _Unpack = Callable[[bytes], tuple[float, ...]]
 
 
@@ -39,7 +41,7 @@ class EnvReader:
         *leaves, rewards, terminated, truncated, infos, lanes, request_id, timings = found.groups()
         reply = EnvReply(
             leaves,
-            None if infos is None else LazyMetadata(infos),
+            LazyMetadata(infos) if infos else _INFOS[infos],
             form[1](rewards),
             terminated,
             truncated,
