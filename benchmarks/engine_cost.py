@@ -13,6 +13,7 @@ from functools import partial
 import trio
 from gymnasium import spaces
 
+from benchmarks.bare_trio import run_bare
 from benchmarks.budgets import Budget
 from benchmarks.listeners import EveryHook
 from rlmesh_trio import Hooks, SessionSpec, run_session
@@ -134,4 +135,8 @@ LANE_BUDGETS = tuple(
     for with_hooks in (False, True)
     for lanes in LANE_COUNTS
 )
-BUDGETS = (Budget("engine scale: checkpoint", 3.0, STEPS, run_checkpoints), *LANE_BUDGETS)
+BARE = tuple(
+    Budget(f"engine scale: trio alone, {lanes} lanes", None, max(STEPS, 100 * lanes), partial(run_bare, lanes))
+    for lanes in LANE_COUNTS
+)
+BUDGETS = (Budget("engine scale: checkpoint", 3.0, STEPS, run_checkpoints), *BARE, *LANE_BUDGETS)
