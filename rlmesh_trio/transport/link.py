@@ -7,9 +7,8 @@ Somebody always reads. As a rule that is a resident task, which wakes those whos
 time is made, it steps aside: the one who waits borrows the reading and reads the answer itself, which saves two task
 switches per request. When nobody has read for a while it comes back, for pings and the end of the connection.
 
-Who borrowed the reading and whose last answer came within a millisecond does not fall asleep for the next one, but
-looks for it in every pass of the scheduler, giving way to all other tasks and processes: on a small machine to be
-woken takes as long as a step of a small env.
+Who borrowed the reading and expects the answer soon does not fall asleep for it, but looks for it in every pass of the
+scheduler, giving way to all other tasks and processes.
 """
 
 import asyncio
@@ -22,6 +21,7 @@ from typing import Any
 
 import trio
 
+from rlmesh_trio.transport.expecting import Expecting
 from rlmesh_trio.transport.frames import FrameSplitter
 
 __all__ = ("Link",)
@@ -31,9 +31,6 @@ _LONG_READ = 1 << 18
 # After so many reads in a row that left nobody waiting, the resident reader steps aside.
 _SOLITARY_READS = 3
 _IDLE = 0.5
-# After an answer that took less, in nanoseconds, the next one is watched for: falling asleep and being woken would cost
-# a tenth of that and more.
-_SOON = 1_000_000
 _give_way: Callable[[], None] | None = getattr(os, "sched_yield", None)
 _QUICKACK: int = getattr(socket, "TCP_QUICKACK", 0)
 
@@ -64,7 +61,7 @@ class Link(asyncio.Transport):
         self._recv = sock.recv
         self._read_size = _SHORT_READ
         self._reads = 0
-        self._soon = False
+        self._expecting = Expecting()
         self._aside: trio.lowlevel.Task | None = None
         self._borrowed = False
         self._ended = False
@@ -177,7 +174,7 @@ class Link(asyncio.Transport):
             self._end(trio.ClosedResourceError())
             return
         try:
-            data = await (self._watched() if self._borrowed else self._awaited())
+            data = await (self._expected() if self._borrowed else self._awaited())
         except BlockingIOError:
             return
         except (OSError, trio.ClosedResourceError) as error:
@@ -202,19 +199,27 @@ class Link(asyncio.Transport):
         await trio.lowlevel.wait_readable(self._fd)
         return self._recv(self._read_size)
 
-    async def _watched(self) -> bytes:
-        """Look for data again and again while it may come at any moment; fall asleep when it does not."""
-        began = perf_counter_ns()
-        while self._soon and _give_way is not None:
+    async def _expected(self) -> bytes:
+        expecting, began, data = self._expecting, perf_counter_ns(), None
+        watched = _give_way is not None and expecting.is_worth_watching
+        if watched:
+            data = await self._watched(began)
+        if data is None:
+            data = await self._awaited()
+        expecting.came(perf_counter_ns() - began, watched=watched)
+        return data
+
+    async def _watched(self, began: int) -> bytes | None:
+        """Look for data again and again while it may come at any moment."""
+        assert _give_way is not None
+        while self._expecting.may_still_come_soon(perf_counter_ns() - began):
             _give_way()
             await trio.lowlevel.checkpoint()
             try:
                 return self._recv(self._read_size)
             except BlockingIOError:
-                self._soon = perf_counter_ns() - began < _SOON
-        data = await self._awaited()
-        self._soon = perf_counter_ns() - began < _SOON
-        return data
+                continue
+        return None
 
     def borrow(self) -> bool:
         """Take over the reading, if it is to be had: call :meth:`read` until satisfied, then :meth:`give_back`."""

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from rlmesh_trio.errors import EndpointError
-from rlmesh_trio.transport import link
+from rlmesh_trio.transport import expecting, link
 from tests.transport.chatting import Chat, ask, joined, words
 from tests.transport.fake_server import FakeStream, fake_server
 
@@ -185,7 +185,7 @@ class Sleeps(trio.abc.Instrument):
 
 
 async def test_an_answer_that_comes_at_once_is_watched_for(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SOON", 60_000_000_000)
+    monkeypatch.setattr(expecting, "_SOON", 60_000_000_000)
     async with fake_server(echo) as address, joined(address, plain=plain) as chat:
         await settle(chat)
         with Sleeps() as watching:
@@ -200,7 +200,7 @@ async def test_an_answer_that_comes_at_once_is_watched_for(plain: bool, monkeypa
 
 
 async def test_an_answer_that_takes_its_time_is_slept_for(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SOON", 10_000_000)
+    monkeypatch.setattr(expecting, "_SOON", 10_000_000)
     server = Controlled()
     async with fake_server(server.serve) as address, joined(address, plain=plain) as chat:
         await settle(chat)
@@ -216,7 +216,7 @@ async def test_an_answer_that_takes_its_time_is_slept_for(plain: bool, monkeypat
 
 
 async def test_others_go_on_while_one_watches(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SOON", 60_000_000_000)
+    monkeypatch.setattr(expecting, "_SOON", 60_000_000_000)
     server = Controlled()
     async with fake_server(server.serve) as address, joined(address, plain=plain) as chat:
         await settle(chat)
@@ -232,7 +232,7 @@ async def test_others_go_on_while_one_watches(plain: bool, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("how", ["cancelled", "lost"])
 async def test_watching_ends(plain: bool, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SOON", 60_000_000_000)
+    monkeypatch.setattr(expecting, "_SOON", 60_000_000_000)
     server = Controlled()
     async with fake_server(server.serve) as address, joined(address, plain=plain) as chat:
         await settle(chat)
