@@ -96,7 +96,7 @@ class Ticket:
         """Wait until the outstanding predict has landed."""
         batcher = self.batcher
         batcher.blocked += 1
-        if batcher.holds_back:
+        if batcher.held_back:
             batcher.nudge()
         self._waiter = trio.lowlevel.current_task()
         return trio.lowlevel.wait_task_rescheduled(self._give_up)  # noqa: ASYNC105 - the caller awaits it
@@ -115,7 +115,10 @@ class Ticket:
 
 
 class Batcher:
-    """Plans, predicts and evicts for all groups of a session."""
+    """Plans, predicts and evicts for all groups of a session.
+
+    ``held_back`` lists the tickets that no predict has taken yet: a group that blocks may be the last, and force them.
+    """
 
     def __init__(
         self,
@@ -143,7 +146,7 @@ class Batcher:
         self._watchdog = watchdog
         self._fail = fail
         self._operation = Operation(shield=True)
-        self._waiting: list[Ticket] = []
+        self.held_back: list[Ticket] = []
         self._in_flight = 0
         self._nudged = False
         self._stopped = False
@@ -155,11 +158,6 @@ class Batcher:
     def ticket(self, number: int, lanes: Sequence[LaneSlot], buffer: ChunkBuffer) -> Ticket:
         """The standing order of group *number*."""
         return Ticket(self, number, lanes, buffer)
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether tickets wait that no predict has taken: a group that blocks may be the last, and force them."""
-        return bool(self._waiting)
 
     def group_started(self) -> None:
         """A group that had ended plays again."""
@@ -212,7 +210,7 @@ class Batcher:
         if self._operation.scope.cancelled_caught:
             self.abandoned = True
             if self._operation.expired:
-                self._report(self._timeout(self._waiting))
+                self._report(self._timeout(self.held_back))
             else:
                 logger.warning("grouped predict still in flight at route end")
 
@@ -235,7 +233,7 @@ class Batcher:
                     break
                 if fused:
                     await self._predict_fused(chosen)
-                    if self._waiting or self.evictions:
+                    if self.held_back or self.evictions:
                         await trio.lowlevel.checkpoint()
                         continue
                     break
@@ -249,7 +247,7 @@ class Batcher:
         if ticket is None:
             self._nudged = False
         else:
-            self._waiting.append(ticket)
+            self.held_back.append(ticket)
 
     def _drain(self) -> None:
         while self.sent:
@@ -257,7 +255,7 @@ class Batcher:
 
     def _choose(self) -> list[Ticket]:
         """The tickets to predict now, in order of their episodes' slots. Withdrawn ones leave the list."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.held_back = self.held_back, []
         still_wanted = PredictState.WANTED
         wanted = [ticket for ticket in waiting if ticket.buffer.state is still_wanted]
         if len(wanted) < len(waiting):
@@ -271,7 +269,7 @@ class Batcher:
                 raise HookError(f"the scheduler's plan raised {type(error).__name__}: {error}") from error
             if planned.isdisjoint(numbers) and not self._in_flight and self.blocked >= self.live:
                 planned.update(numbers)
-            self._waiting = [ticket for ticket in wanted if ticket.number not in planned]
+            self.held_back = [ticket for ticket in wanted if ticket.number not in planned]
             wanted = [ticket for ticket in wanted if ticket.number in planned]
         if len(wanted) > 1:
             wanted.sort(key=_slot_order)
@@ -297,7 +295,7 @@ class Batcher:
             results = await self._model.predict_group(requests)
         except trio.Cancelled:
             if operation.expired:
-                self._waiting = tickets
+                self.held_back = tickets
             raise
         except Exception as error:
             failure = self._model_error(error)

@@ -278,7 +278,7 @@ class LaneGroup:
             if not route.total_steps % _DRAIN_EVERY:
                 parts.telemetry.drain()
             ended = route.ended_lanes(lanes, reply.completed, reply.infos)
-            rolled = [lane for lane in lanes if lane.pending_id is not None] if self._roll_due else []
+            rolled = [lane for lane in lanes if lane.pending_id is not None] if self._roll_due else ()
             if listeners.step_completed is not None:
                 await listeners.step_completed(announcer.step(reply.rewards, ended, reply.infos, predict_ns, step_ns))
             if rolled:

@@ -77,7 +77,7 @@ class PatientBatcher(Batcher):
         now = trio.current_time()
         for ticket in chosen:
             self._sent_at[ticket.number] = now
-        self._alarm.deadline = self._wake_at(now) if self._waiting else math.inf
+        self._alarm.deadline = self._wake_at(now) if self.held_back else math.inf
         return chosen
 
     def _wake_at(self, now: float) -> float:

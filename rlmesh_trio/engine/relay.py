@@ -94,25 +94,24 @@ class Converted:
 
 
 class RelayLeg:
-    """One direction of the relay, asked on the step path."""
+    """One direction of the relay, asked on the step path.
 
-    __slots__ = ("_advisories", "_ceiling", "_leg", "_outside", "_policy", "_shortcut", "_space")
+    ``is_checked`` says whether the peer has a ceiling; without one :meth:`relay` changes and refuses nothing.
+    """
+
+    __slots__ = ("_advisories", "_ceiling", "_leg", "_outside", "_policy", "_shortcut", "_space", "is_checked")
 
     def __init__(
         self, leg: Leg, ceiling: PeerCeiling | None, policy: RelayPolicy, advisories: dict[Advisory, None]
     ) -> None:
         self._leg: Leg = leg
         self._ceiling = ceiling
+        self.is_checked = ceiling is not None
         self._policy = policy
         self._advisories = advisories
         self._shortcut = type(policy) is RefuseExcess
         self._space: ValueSpace | None = None
         self._outside: str | None = None
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the peer has a ceiling; without one :meth:`relay` changes and refuses nothing."""
-        return self._ceiling is not None
 
     def relay(self, space: ValueSpace, leaves: Leaves | None) -> Converted | None:
         """Let *leaves* of *space* pass: ``None`` when they go on as they are, absent ones always do.
