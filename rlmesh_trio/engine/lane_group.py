@@ -241,7 +241,7 @@ class LaneGroup:
         meter, round_ns, nothing_outstanding = parts.step_meter, self._round_ns, PredictState.NONE
         operation, arm, step_limit = self._operation, parts.watchdog.arm, self._step_limit
         info = episode_info(lanes)
-        first = lanes[0]
+        first, capped = lanes[0], route.has_caps
         round_started = perf_counter_ns()
         observation, is_reset, infos = reply.observation, True, reply.infos
         while True:
@@ -277,7 +277,7 @@ class LaneGroup:
             route.account_step(lanes, reply.rewards, predict_ns, step_ns)
             if not route.total_steps % _DRAIN_EVERY:
                 parts.telemetry.drain()
-            ended = route.ended_lanes(lanes, reply.completed, reply.infos)
+            ended = route.ended_lanes(lanes, reply.completed, reply.infos) if reply.completed or capped else []
             rolled = [lane for lane in lanes if lane.pending_id is not None] if self._roll_due else ()
             if listeners.step_completed is not None:
                 await listeners.step_completed(announcer.step(reply.rewards, ended, reply.infos, predict_ns, step_ns))

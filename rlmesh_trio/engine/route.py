@@ -129,6 +129,7 @@ class Route:
     """One env session paired with one model session. Methods that refuse an illegal call change nothing.
 
     The books of a spec with finished episodes begin with these: summarised, counted, and their slots taken.
+    ``has_caps`` says whether episodes may end here that the env goes on with.
     """
 
     def __init__(self, spec: SessionSpec, *, new_id: Callable[[], str], unix_ns: Callable[[], int]) -> None:
@@ -150,7 +151,7 @@ class Route:
         self._trial_option = spec.edition.trial_index_option
         self._max_seconds = spec.max_episode_seconds
         self._step_cap = inf if spec.step_cap is None else spec.step_cap
-        self._uncapped = spec.step_cap is None and spec.max_episode_seconds is None
+        self.has_caps = spec.step_cap is not None or spec.max_episode_seconds is not None
 
     def request_id(self, phase: str) -> str:
         """The next request id; one counter serves the whole route, and it advances for every observation."""
@@ -331,7 +332,7 @@ class Route:
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
         if not reported:
-            if self._uncapped:
+            if not self.has_caps:
                 return []
             if len(lanes) == 1 and lanes[0].step < self._step_cap and self._max_seconds is None:
                 return []
