@@ -10,7 +10,6 @@ The batcher stands in a shielded scope: a session that ends gives a predict in f
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from math import inf
 from time import perf_counter_ns
 
 import trio
@@ -302,7 +301,7 @@ class Batcher:
             failure = self._model_error(error)
             raise failure from failure.__cause__
         finally:
-            operation.deadline = inf
+            operation.finish()
             self._in_flight = 0
         self._land(tickets, requests, results, perf_counter_ns() - started)
 

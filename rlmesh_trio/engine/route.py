@@ -331,11 +331,8 @@ class Route:
 
         A reported completion counts only under the id its lane holds now; anything else is a stale echo.
         """
-        if not reported:
-            if not self.has_caps:
-                return []
-            if len(lanes) == 1 and lanes[0].step < self._step_cap and self._max_seconds is None:
-                return []
+        if not reported and len(lanes) == 1 and lanes[0].step < self._step_cap and self._max_seconds is None:
+            return []
         ended: list[tuple[LaneSlot, EpisodeRecord]] = []
         done: list[LaneSlot] = []
         for record in reported:

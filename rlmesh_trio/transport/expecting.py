@@ -31,13 +31,13 @@ class Expecting:
         return self._soon_in_a_row >= self._probation
 
     @staticmethod
-    def may_still_come_soon(elapsed_ns: int) -> bool:
-        """Whether an answer that has not come after *elapsed_ns* is worth watching for any longer."""
+    def is_soon(elapsed_ns: int) -> bool:
+        """Whether an answer that comes after *elapsed_ns* is worth having been watched for."""
         return elapsed_ns < _SOON
 
     def came(self, elapsed_ns: int, *, watched: bool) -> None:
         """An answer came after *elapsed_ns*; *watched* if it was watched for, at least at first."""
-        if elapsed_ns < _SOON:
+        if self.is_soon(elapsed_ns):
             self._soon_in_a_row += 1
             self._watched_in_a_row += watched
             return

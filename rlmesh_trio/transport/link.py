@@ -212,7 +212,7 @@ class Link(asyncio.Transport):
     async def _watched(self, began: int) -> bytes | None:
         """Look for data again and again while it may come at any moment."""
         assert _give_way is not None
-        while self._expecting.may_still_come_soon(perf_counter_ns() - began):
+        while self._expecting.is_soon(perf_counter_ns() - began):
             _give_way()
             await trio.lowlevel.checkpoint()
             try:

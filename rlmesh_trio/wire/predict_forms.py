@@ -88,14 +88,4 @@ def _form(request_id: str, reply: PredictReply) -> tuple[bytes, _Frames]:
 
 def _number(varint: bytes | None) -> int:
     """The number that *varint* is, 0 for none."""
-    if varint is None:
-        return 0
-    number = varint[0]
-    if number > 127:
-        size = len(varint)
-        if size == 2:
-            return number + (varint[1] << 7) - 0x80
-        if size == 3:
-            return number + (varint[1] << 7) + (varint[2] << 14) - 0x4080
-        return read_varint(varint, 0)[0]
-    return number
+    return 0 if varint is None else read_varint(varint, 0)[0]

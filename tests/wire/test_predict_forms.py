@@ -14,6 +14,7 @@ from rlmesh_trio.messages import Phases, PredictReply
 from rlmesh_trio.wire import predict_forms
 from rlmesh_trio.wire.hot_model import decode_model_join
 from rlmesh_trio.wire.predict_forms import ModelReader
+from tests.wire.counting import patterns_made
 from tests.wire.forms import damaged, messages, varint, wire_form
 from tests.wire.oracle import google
 from tests.wire.test_captures import NAMES, load
@@ -232,20 +233,10 @@ def test_a_reply_above_4_kib_keeps_its_views(watched: Watched) -> None:
         assert watched.reads(long, long) == 2
 
 
-def test_a_server_whose_replies_are_all_different_costs_a_bounded_number_of_forms(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[object] = []
-    compiled = re.compile
-
-    def counted(pattern: Any, *flags: Any) -> Any:
-        made.append(pattern)
-        return compiled(pattern, *flags)
-
+def test_a_server_whose_replies_are_all_different_costs_a_bounded_number_of_forms() -> None:
     reader, random = ModelReader(), Random(0)
     replies = [Server(((size,),), (3, 3, 3, 3)).reply(random).SerializeToString() for size in range(200)]
-    with monkeypatch.context() as patched:
-        patched.setattr(re, "compile", counted)
+    with patterns_made() as made:
         for data in replies:
             reader.decode(data)
     assert 1 <= len(made) <= 100

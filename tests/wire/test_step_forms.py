@@ -17,6 +17,7 @@ from rlmesh_trio.messages import EnvReply, EpisodeRecord, Phases
 from rlmesh_trio.wire.hot_env import EnvAnswer, decode_env_join
 from rlmesh_trio.wire.metadata import LazyMetadata
 from rlmesh_trio.wire.step_forms import EnvReader
+from tests.wire.counting import patterns_made
 from tests.wire.forms import damaged, messages, wire_form
 from tests.wire.oracle import google, plain_float
 from tests.wire.test_captures import NAMES, load
@@ -276,24 +277,14 @@ def test_a_reply_above_4_kib_keeps_its_views() -> None:
             assert isinstance(answer.observation[0], bytes if size == 4096 else memoryview)
 
 
-def test_a_server_whose_replies_are_all_different_costs_a_bounded_number_of_forms(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[object] = []
-    compiled = re.compile
-
-    def counted(pattern: Any, *flags: Any) -> Any:
-        made.append(pattern)
-        return compiled(pattern, *flags)
-
+def test_a_server_whose_replies_are_all_different_costs_a_bounded_number_of_forms() -> None:
     reader, random = EnvReader(), Random(0)
     replies = [
         Server((4,), (), lane_count, infos, 6, ("user_ns",)).reply(random).SerializeToString()
         for lane_count in range(1, 11)
         for infos in range(40)
     ]
-    with monkeypatch.context() as patched:
-        patched.setattr(re, "compile", counted)
+    with patterns_made() as made:
         for data in replies:
             reader.decode(data)
     assert 1 <= len(made) <= 100 < len(replies)
