@@ -82,11 +82,11 @@ class Terminal:
             os.execvpe(PROGRAM[0], [*PROGRAM, *args], {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)})
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
-    def wait_for(self, text: str) -> None:
-        """Read until *text* was written."""
+    def wait_for(self, pattern: str) -> None:
+        """Read until something was written that *pattern* finds."""
         deadline = time.monotonic() + LIMIT
-        while text not in self.written:
-            assert self._read(deadline), f"ended before {text!r}: {self.written!r}"
+        while not re.search(pattern, self.written):
+            assert self._read(deadline), f"ended before {pattern!r}: {self.written!r}"
 
     def type(self, keys: str) -> None:
         """Type *keys*, as a person would."""

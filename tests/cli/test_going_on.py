@@ -179,9 +179,10 @@ def test_a_journal_on_a_full_disk_fails_the_run_in_the_end(
         assert ".jsonl" not in ran.error
 
 
-def test_ctrl_c_and_on(tmp_path: Path) -> None:
+def test_ctrl_c_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, report = tmp_path / "run.jsonl", tmp_path / "report.json"
-    args = ("run", "tests.cli.toys:SlowWalk", "--seed", "3", "--episodes", "8", "--journal", str(journal))
+    monkeypatch.setenv("TIRED_AFTER", "2")
+    args = ("run", "tests.cli.toys:TiringWalk", "--seed", "3", "--episodes", "8", "--journal", str(journal))
     with at_terminal(*args) as terminal:
         terminal.wait_for("2/8 episodes")
         terminal.type("\x03")
@@ -190,6 +191,7 @@ def test_ctrl_c_and_on(tmp_path: Path) -> None:
         f"error: interrupted (Ctrl-C or SIGTERM); the same command with --resume {journal} goes on"
     )
     finished = len(read_journal(journal).episodes)
+    monkeypatch.delenv("TIRED_AFTER")
     with at_terminal(*args, "--resume", str(journal), "--json", str(report)) as terminal:
         assert terminal.wait() == 0
     shown = [line for line in terminal.lines() if "/8 episodes" in line]

@@ -236,17 +236,18 @@ def test_at_a_terminal_lines_fit(recordings: Path, columns: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("slow") / "slow.mcap")
+def tiring(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("tiring") / "tiring.mcap")
     words = ("--model", "zero", "--episodes", "8", "--seed", "1", "--record", path, "--record-level", "full")
-    with started("run", "tests.cli.toys:SlowWalk", *words) as process:
+    with started("run", "tests.cli.toys:TiringWalk", *words) as process:
         assert process.wait(30) == 0
     return path
 
 
 @pytest.mark.parametrize("model", [(), ("--model", "zero")])
-def test_ctrl_c_tells_what_was_compared(slow: str, model: tuple[str, ...]) -> None:
-    with at_terminal("replay", slow, "tests.cli.toys:SlowWalk", *model) as terminal:
+def test_ctrl_c_tells_what_was_compared(tiring: str, model: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIRED_AFTER", "2")
+    with at_terminal("replay", tiring, "tests.cli.toys:TiringWalk", *model) as terminal:
         terminal.wait_for("2/8 episodes")
         terminal.type("\x03")
         assert terminal.wait() == 130
@@ -257,10 +258,11 @@ def test_ctrl_c_tells_what_was_compared(slow: str, model: tuple[str, ...]) -> No
 
 
 def test_two_signals_end_it_at_once_and_leave_nothing(
-    slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiring: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with started("replay", slow, "tests.cli.toys:SlowWalk") as process:
+    monkeypatch.setenv("TIRED_AFTER", "0")
+    with started("replay", tiring, "tests.cli.toys:TiringWalk") as process:
         while process.poll() is None:
             time.sleep(0.01)
             if list(tmp_path.glob("*/play-1.mcap")):

@@ -1,6 +1,7 @@
 """Envs and policies that the tests name on the command line."""
 
 import math
+import os
 import sys
 import time
 from typing import Any
@@ -45,6 +46,22 @@ class Walk(gymnasium.Env[Vector, np.int64]):
 class SlowWalk(Walk):
     length = 20
     pause = 0.01
+
+
+class TiringWalk(Walk):
+    """Takes half a second a step once it has ended as many episodes as ``TIRED_AFTER``, read from the environment."""
+
+    length = 20
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = float(os.environ.get("TIRED_AFTER", "inf"))
+
+    def step(self, action: np.int64) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        self.pause = 0.0 if self.left > 0 else 0.5
+        observed = super().step(action)
+        self.left -= observed[2]
+        return observed
 
 
 class StuckWalk(Walk):

@@ -80,7 +80,7 @@ _EDITION = "2026.06"
 _ACTIONS = spaces.Dict({"move": spaces.Discrete(3), "say": spaces.Text(max_length=8, charset="abc")})
 _LENGTH = 6
 _MOMENT = 0.02
-_TOO_LONG = 0.5
+_TOO_LONG = 10.0
 _WINDOW = 1 << 24
 _FRAME_SIZE = 1 << 20
 

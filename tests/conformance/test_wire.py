@@ -3,26 +3,14 @@
 import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rlmesh_trio.conformance.raw_stream import open_raw_stream
 from rlmesh_trio.conformance.registry import CHECKS, Facts
 from tests.conformance.broken_server import FAULTS, ODD, ScriptedServer, scripted_server
 from tests.conformance.wire_labs import WIRE_CHECKS, facts_at, failing, judged_by_wire, lab_at, search_at, searched
 
-SHORT = 1.0
-SLOW = {"ignores timeout_ms": 0.15}
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short waits, for servers that are waited for in vain."""
-    monkeypatch.setattr("rlmesh_trio.conformance.next_session._AGAIN", 0.3)
-    monkeypatch.setattr("rlmesh_trio.conformance.conversation._LONG", 0.1)
-    monkeypatch.setattr("rlmesh_trio.conformance.conversation._LOST", 0.1)
-    monkeypatch.setattr("rlmesh_trio.conformance.conversation._ENDING", 0.2)
-    monkeypatch.setattr("rlmesh_trio.conformance.checks.wire._SLACK", 0.1)
-    monkeypatch.setattr("rlmesh_trio.conformance.checks.wire_sessions._AT_ONCE", 0.3)
-    monkeypatch.setattr("rlmesh_trio.conformance.checks.wire_sessions._DRAINED", 0.5)
+SLOW = {"ignores timeout_ms": 0.4}
 
 
 NOT_IN_AN_EXAMPLE = {
@@ -37,20 +25,15 @@ def server_with(fault: str) -> ScriptedServer:
     return ScriptedServer(fault, step_seconds=SLOW.get(fault, 0.0), cells=WIDE.get(fault, 2))
 
 
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in NOT_IN_AN_EXAMPLE])
-async def test_each_fault_fails_one_check_and_no_other(fault: str) -> None:
-    found = await failing(server_with(fault), step_timeout=SHORT)
+async def test_each_fault_fails_one_check_and_no_other(fault: str, loopback_clock: MockClock) -> None:
+    found = await failing(server_with(fault))
     assert list(found) == [FAULTS[fault]], found
 
 
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", NOT_IN_AN_EXAMPLE)
-async def test_a_fault_that_takes_a_case_of_its_own(fault: str) -> None:
-    assert (
-        await judged_by_wire(FAULTS[fault], server_with(fault), NOT_IN_AN_EXAMPLE[fault], step_timeout=SHORT)
-        is not None
-    )
+async def test_a_fault_that_takes_a_case_of_its_own(fault: str, loopback_clock: MockClock) -> None:
+    assert await judged_by_wire(FAULTS[fault], server_with(fault), NOT_IN_AN_EXAMPLE[fault]) is not None
 
 
 SMALL = {
@@ -69,10 +52,9 @@ SMALL = {
 }
 
 
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", SMALL)
-async def test_what_shows_a_fault_is_as_small_as_can_be(fault: str) -> None:
-    broken = await searched(FAULTS[fault], server_with(fault), step_timeout=SHORT)
+async def test_what_shows_a_fault_is_as_small_as_can_be(fault: str, loopback_clock: MockClock) -> None:
+    broken = await searched(FAULTS[fault], server_with(fault))
     assert broken is not None
     assert broken.case == SMALL[fault]
 
@@ -86,34 +68,34 @@ CORRECT = {
 
 
 @pytest.mark.parametrize("kind", CORRECT)
-async def test_a_correct_server_fails_nothing(kind: str) -> None:
+async def test_a_correct_server_fails_nothing(kind: str, loopback_clock: MockClock) -> None:
     assert await failing(CORRECT[kind]) == {}
 
 
 @pytest.mark.parametrize("oddity", ODD)
-async def test_an_odd_server_that_is_correct_fails_nothing(oddity: str) -> None:
+async def test_an_odd_server_that_is_correct_fails_nothing(oddity: str, loopback_clock: MockClock) -> None:
     assert await failing(ScriptedServer(oddity, lanes=oddity == "lanes overtake")) == {}
 
 
 @pytest.mark.parametrize("kind", ["vector", "lanes"])
-async def test_nothing_is_found_on_a_correct_server(kind: str) -> None:
+async def test_nothing_is_found_on_a_correct_server(kind: str, loopback_clock: MockClock) -> None:
     async with scripted_server(attrs.evolve(CORRECT[kind])) as address, lab_at(address) as lab:
         for check in WIRE_CHECKS:
             if check not in ("wire.shutdown", "wire.large"):
                 assert await search_at(lab, check, examples=6) is None, check
 
 
-async def test_large_answers_of_a_correct_server_pass() -> None:
+async def test_large_answers_of_a_correct_server_pass(loopback_clock: MockClock) -> None:
     assert await judged_by_wire("wire.large", ScriptedServer(cells=1 << 20), ("step padding=1",)) is None
 
 
-async def test_a_server_that_takes_its_time_fails_nothing() -> None:
+async def test_a_server_that_takes_its_time_fails_nothing(loopback_clock: MockClock) -> None:
     slow = ScriptedServer(step_seconds=0.3)
     for check in ("wire.one-answer", "wire.deadline", "wire.survives", "wire.second-client", "wire.close"):
         assert await judged_by_wire(check, slow) is None, check
 
 
-async def test_a_lab_knows_what_was_due_when_a_judge_was_cut_short() -> None:
+async def test_a_lab_knows_what_was_due_when_a_judge_was_cut_short(loopback_clock: MockClock) -> None:
     async with scripted_server(ScriptedServer(step_seconds=9.0)) as address, lab_at(address, step_timeout=9.0) as lab:
         assert lab.unanswered == 0
         with trio.move_on_after(0.3):
@@ -121,7 +103,7 @@ async def test_a_lab_knows_what_was_due_when_a_judge_was_cut_short() -> None:
         assert lab.unanswered > 0
 
 
-async def test_a_lab_knows_that_no_stream_was_had() -> None:
+async def test_a_lab_knows_that_no_stream_was_had(loopback_clock: MockClock) -> None:
     async with scripted_server(ScriptedServer()) as address, open_raw_stream(address, token=None, limit=1.0) as first:
         facts = await facts_at_other()
         async with lab_at(address, facts=facts) as lab:
