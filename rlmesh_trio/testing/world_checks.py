@@ -49,7 +49,7 @@ def violations(outcome: Outcome) -> list[str]:
 
 
 def _leaks(outcome: Outcome) -> Iterator[str]:
-    if outcome.before != outcome.after:
+    if outcome.after.exceeds(outcome.before):
         yield f"something is left over: {outcome.before} became {outcome.after}"
 
 

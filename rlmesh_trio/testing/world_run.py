@@ -63,6 +63,10 @@ class Census:
         files = len(os.listdir(_FILES)) if os.path.isdir(_FILES) else 0
         return cls(trio.lowlevel.current_statistics().tasks_living, files, threading.active_count())
 
+    def exceeds(self, other: Census) -> bool:
+        """Whether there are more of anything than in *other*. Fewer is no leak: trio ends threads that are idle."""
+        return any(here > there for here, there in zip(attrs.astuple(self), attrs.astuple(other), strict=True))
+
 
 @attrs.define(eq=False)
 class Outcome:

@@ -104,3 +104,15 @@ def test_cancelled_at_every_step(world: World, outside: bool) -> None:
         moments += signature(outcome.error).startswith("RouteCancelled")
         swept = outcome.cancelled_at is not None
     assert moments > 20
+
+
+def test_only_what_is_left_over_is_a_leak() -> None:
+    outcome = next(iter(WORLDS.values())).run()
+    outcome.before = outcome.after
+    for kind in ("tasks", "files", "threads"):
+        count = getattr(outcome.before, kind)
+        outcome.after = attrs.evolve(outcome.before, **{kind: count - 1})
+        assert violations(outcome) == []
+        outcome.after = attrs.evolve(outcome.before, **{kind: count + 1})
+        (said,) = violations(outcome)
+        assert said.startswith("something is left over")
