@@ -124,7 +124,7 @@ async def test_a_back_off_loop_sees_the_server_come_up(tcp_servers: Servers) -> 
 
 
 async def test_a_server_still_at_work_on_the_old_session(tcp_servers: Servers) -> None:
-    peer = tcp_servers.start("--sleep", "1.4")
+    peer = tcp_servers.start("--sleep", "4")
     failures: list[ConnectError] = []
     async with connect_env(peer.address) as env:
         await env.reset(ResetRequest(episode_ids=("episode 0",)))
