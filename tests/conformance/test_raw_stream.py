@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rlmesh_trio.conformance.raw_stream import Ended, RawStream, Received, Sent, open_raw_stream
 from rlmesh_trio.errors import ConnectError, HandshakeError
@@ -35,7 +36,7 @@ async def joined_only(stream: FakeStream) -> bool:
     return stream.path == JOIN
 
 
-async def test_whatever_is_sent_and_whatever_comes_stands_in_the_log() -> None:
+async def test_whatever_is_sent_and_whatever_comes_stands_in_the_log(loopback_clock: MockClock) -> None:
     async with scripted_server(ScriptedServer()) as address, open_raw_stream(address, token=None, limit=2.0) as stream:
         stream.send(RENDER, "first")
         stream.send(pb.JoinRequest(), "")
@@ -55,7 +56,7 @@ async def test_whatever_is_sent_and_whatever_comes_stands_in_the_log() -> None:
     assert [entry.at for entry in stream.log] == sorted(entry.at for entry in stream.log)
 
 
-async def test_nothing_in_time_is_none() -> None:
+async def test_nothing_in_time_is_none(loopback_clock: MockClock) -> None:
     slow = ScriptedServer(step_seconds=5.0)
     async with scripted_server(slow) as address, open_raw_stream(address, token=None, limit=0.05) as stream:
         assert await stream.receive() is None
@@ -63,7 +64,7 @@ async def test_nothing_in_time_is_none() -> None:
         assert stream.log == []
 
 
-async def test_for_how_long_an_answer_has_been_owed_is_known() -> None:
+async def test_for_how_long_an_answer_has_been_owed_is_known(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         if await joined_only(stream):
             await stream.answer()
@@ -85,7 +86,7 @@ async def test_for_how_long_an_answer_has_been_owed_is_known() -> None:
         assert stream.silence == 0
 
 
-async def test_an_answer_that_cannot_be_read_is_kept() -> None:
+async def test_an_answer_that_cannot_be_read_is_kept(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         if await joined_only(stream):
             await stream.send(b"\x0a\xff")
@@ -96,7 +97,7 @@ async def test_an_answer_that_cannot_be_read_is_kept() -> None:
     assert (answer.arm, answer.data) == ("unreadable", b"\x0a\xff")
 
 
-async def test_a_half_close_lets_the_server_answer_what_is_due() -> None:
+async def test_a_half_close_lets_the_server_answer_what_is_due(loopback_clock: MockClock) -> None:
     async with scripted_server(ScriptedServer()) as address, open_raw_stream(address, token=None, limit=2.0) as stream:
         for number in range(3):
             stream.send(RENDER, str(number))
@@ -108,7 +109,7 @@ async def test_a_half_close_lets_the_server_answer_what_is_due() -> None:
     assert heard[-1].status == "OK"
 
 
-async def test_a_stream_is_reset_or_its_connection_cut() -> None:
+async def test_a_stream_is_reset_or_its_connection_cut(loopback_clock: MockClock) -> None:
     seen: list[tuple[int | None, bool]] = []
     gone = trio.Event()
 
@@ -134,7 +135,7 @@ async def test_a_stream_is_reset_or_its_connection_cut() -> None:
     assert seen == [(8, False), (None, True)]
 
 
-async def test_how_the_server_ends_a_stream_is_told_apart() -> None:
+async def test_how_the_server_ends_a_stream_is_told_apart(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         if await joined_only(stream):
             await stream.answer()
@@ -158,7 +159,7 @@ async def test_how_the_server_ends_a_stream_is_told_apart() -> None:
     assert endings[0].message == "it broke"
 
 
-async def test_a_refusal_is_an_ending_and_patience_outlasts_it() -> None:
+async def test_a_refusal_is_an_ending_and_patience_outlasts_it(loopback_clock: MockClock) -> None:
     async with scripted_server(ScriptedServer()) as address, open_raw_stream(address, token=None, limit=2.0) as first:
         async with open_raw_stream(address, token=None, limit=2.0) as second:
             assert second.ending is not None
@@ -177,7 +178,7 @@ async def test_a_refusal_is_an_ending_and_patience_outlasts_it() -> None:
                 assert third.ending is None
 
 
-async def test_a_server_that_opens_no_stream_is_told_after_the_limit() -> None:
+async def test_a_server_that_opens_no_stream_is_told_after_the_limit(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         if await joined_only(stream):
             await stream.closed()
@@ -188,7 +189,7 @@ async def test_a_server_that_opens_no_stream_is_told_after_the_limit() -> None:
         assert "opened no stream in 100ms" in stream.ending.message
 
 
-async def test_nobody_there_is_an_error() -> None:
+async def test_nobody_there_is_an_error(loopback_clock: MockClock) -> None:
     async def hang_up(socket: trio.SocketStream) -> None:
         await socket.aclose()
 
@@ -199,7 +200,7 @@ async def test_nobody_there_is_an_error() -> None:
             pass
 
 
-async def test_a_large_message_goes_through_a_narrow_window() -> None:
+async def test_a_large_message_goes_through_a_narrow_window(loopback_clock: MockClock) -> None:
     sizes: list[int] = []
 
     async def serve(stream: FakeStream) -> None:
@@ -217,7 +218,7 @@ async def test_a_large_message_goes_through_a_narrow_window() -> None:
     assert answer.request_id == "large"
 
 
-async def test_handshake_and_shutdown_beside_the_stream() -> None:
+async def test_handshake_and_shutdown_beside_the_stream(loopback_clock: MockClock) -> None:
     server = ScriptedServer(may_end=True)
     async with scripted_server(server) as address, open_raw_stream(address, token=None, limit=2.0) as stream:
         assert (await stream.handshake()).base.compatible
@@ -228,7 +229,7 @@ async def test_handshake_and_shutdown_beside_the_stream() -> None:
     assert ending.how == "broken"
 
 
-async def test_a_call_the_server_does_not_know_or_answer() -> None:
+async def test_a_call_the_server_does_not_know_or_answer(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         if stream.path.endswith("Shutdown"):
             await trio.sleep_forever()
@@ -243,7 +244,7 @@ async def test_a_call_the_server_does_not_know_or_answer() -> None:
             await stream.shutdown("over")
 
 
-async def test_the_handshake_comes_first_and_the_token_goes_with_every_call() -> None:
+async def test_the_handshake_comes_first_and_the_token_goes_with_every_call(loopback_clock: MockClock) -> None:
     tokens: list[tuple[str, str | None]] = []
 
     async def serve(stream: FakeStream) -> None:

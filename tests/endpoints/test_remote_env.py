@@ -5,6 +5,7 @@ from collections.abc import Generator
 import numpy as np
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rlmesh_trio.endpoints.remote_env import RemoteEnv, connect_env, describe_env
 from rlmesh_trio.errors import ConnectError, EndpointError, HandshakeError, ProtocolError, SessionError
@@ -44,7 +45,7 @@ async def refusal(fake: FakeEnv, *, edition: str | None = None) -> SessionError:
     return caught.value
 
 
-async def test_what_a_session_says() -> None:
+async def test_what_a_session_says(loopback_clock: MockClock) -> None:
     fake = FakeEnv(answer=play, capabilities={"subset_step": "true", "other": "maybe"})
     async with fake_server(fake.serve) as address, connect_env(address, token="s3cret") as env:
         assert env.address == address
@@ -79,7 +80,7 @@ async def test_what_a_session_says() -> None:
     assert fake.heard.peer_info.component == "rlmesh-env"
 
 
-async def test_only_the_text_true_is_a_capability() -> None:
+async def test_only_the_text_true_is_a_capability(loopback_clock: MockClock) -> None:
     fake = FakeEnv(capabilities={"subset_step": "yes"})
     async with fake_server(fake.serve) as address, connect_env(address) as env:
         assert not env.subset_step
@@ -107,26 +108,26 @@ async def test_only_the_text_true_is_a_capability() -> None:
     ],
     ids=lambda given: "" if isinstance(given, FakeEnv) else given[:25],
 )
-async def test_servers_that_cannot_be_driven(fake: FakeEnv, said: str) -> None:
+async def test_servers_that_cannot_be_driven(fake: FakeEnv, said: str, loopback_clock: MockClock) -> None:
     error = await refusal(fake)
     assert isinstance(error, HandshakeError)
     assert said in str(error)
 
 
-async def test_an_edition_nobody_has() -> None:
+async def test_an_edition_nobody_has(loopback_clock: MockClock) -> None:
     error = await refusal(FakeEnv(), edition="2025.12")
     assert isinstance(error, HandshakeError)
     assert "offers [2026.06] and wants 2026.06; this side offers [2026.06] and wants 2025.12" in str(error)
 
 
-async def test_an_edition_by_its_cohort_name() -> None:
+async def test_an_edition_by_its_cohort_name(loopback_clock: MockClock) -> None:
     fake = FakeEnv()
     async with fake_server(fake.serve) as address, connect_env(address, edition="2026.06-mine") as env:
         assert env.edition == "2026.06"
     assert fake.edition == "2026.06"
 
 
-async def test_a_model_server_is_not_an_env() -> None:
+async def test_a_model_server_is_not_an_env(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.refuse(12, reset=True)
 
@@ -136,14 +137,14 @@ async def test_a_model_server_is_not_an_env() -> None:
                 pass
 
 
-async def test_a_server_that_does_not_configure() -> None:
+async def test_a_server_that_does_not_configure(loopback_clock: MockClock) -> None:
     error = await refusal(FakeEnv(configured=None))
     assert isinstance(error, ConnectError)
     assert "sent no answer to configure within 500ms" in str(error)
 
 
 @pytest.mark.parametrize("asked", ["reset", "step", "close"])
-async def test_an_answer_to_another_question(asked: str) -> None:
+async def test_an_answer_to_another_question(asked: str, loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         if asked == "reset":
             return pb.JoinResponse(step=present(pb.StepResponse()))
@@ -165,7 +166,7 @@ async def do(env: RemoteEnv, what: str) -> EnvReply | None:
             return await env.close()
 
 
-async def test_an_error_keeps_its_code_and_flag() -> None:
+async def test_an_error_keeps_its_code_and_flag(loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         error = pb.EnvError(pb.EnvErrorCode(2), "not an action", is_recoverable=True)
         return pb.JoinResponse(error=error)
@@ -177,7 +178,7 @@ async def test_an_error_keeps_its_code_and_flag() -> None:
     assert (caught.value.code, caught.value.recoverable) == ("INVALID_ACTION", True)
 
 
-async def test_a_close_that_is_not_answered_takes_its_limit() -> None:
+async def test_a_close_that_is_not_answered_takes_its_limit(loopback_clock: MockClock) -> None:
     fake = FakeEnv()
     with trio.fail_after(5):
         async with fake_server(fake.serve) as address, connect_env(address, limits=QUICK) as env:
@@ -188,7 +189,7 @@ async def test_a_close_that_is_not_answered_takes_its_limit() -> None:
     assert len(fake.requests) == 2
 
 
-async def test_leaving_a_step_unanswered_does_not_wait_for_it() -> None:
+async def test_leaving_a_step_unanswered_does_not_wait_for_it(loopback_clock: MockClock) -> None:
     fake = FakeEnv()
     async with fake_server(fake.serve) as address:
         with trio.fail_after(5):
@@ -204,7 +205,7 @@ def counter() -> Generator[Peer]:
         yield peer
 
 
-async def test_a_real_server(counter: Peer) -> None:
+async def test_a_real_server(counter: Peer, loopback_clock: MockClock) -> None:
     async with connect_env(counter.address) as env:
         assert env.subset_step
         assert env.contract.num_envs == 3
@@ -232,7 +233,7 @@ def leaf_of(reply: EnvReply) -> bytes | memoryview:
     return leaf
 
 
-async def test_a_real_server_takes_one_client_and_then_the_next(counter: Peer) -> None:
+async def test_a_real_server_takes_one_client_and_then_the_next(counter: Peer, loopback_clock: MockClock) -> None:
     async with connect_env(counter.address):
         with pytest.raises(HandshakeError, match="only one client may be connected at a time"):
             async with connect_env(counter.address):
@@ -242,7 +243,7 @@ async def test_a_real_server_takes_one_client_and_then_the_next(counter: Peer) -
             await env.reset(ResetRequest((), None, 1000, (0,), ("again",)))
 
 
-async def test_a_real_server_that_was_closed_ends_the_session(counter: Peer) -> None:
+async def test_a_real_server_that_was_closed_ends_the_session(counter: Peer, loopback_clock: MockClock) -> None:
     async with connect_env(counter.address) as env:
         await env.close()
         with pytest.raises(EndpointError, match="the env server ended the stream") as caught:
@@ -250,7 +251,7 @@ async def test_a_real_server_that_was_closed_ends_the_session(counter: Peer) -> 
     assert caught.value.code == "CONNECTION"
 
 
-async def test_a_real_server_that_is_killed() -> None:
+async def test_a_real_server_that_is_killed(loopback_clock: MockClock) -> None:
     with start_env_peer("--sleep", "5") as peer:
         async with connect_env(peer.address) as env:
             await env.reset(ResetRequest(episode_ids=("one",)))
@@ -265,7 +266,7 @@ async def test_a_real_server_that_is_killed() -> None:
                 await trio.to_thread.run_sync(peer.kill)
 
 
-async def test_a_step_given_up_disturbs_no_other() -> None:
+async def test_a_step_given_up_disturbs_no_other(loopback_clock: MockClock) -> None:
     with start_env_peer("--sleep", "0.3") as peer:
         async with connect_env(peer.address) as env:
             await env.reset(ResetRequest((5,), episode_ids=("one",)))
@@ -277,7 +278,7 @@ async def test_a_step_given_up_disturbs_no_other() -> None:
 
 
 @pytest.mark.interop
-async def test_a_server_at_work_with_another_client_can_be_described() -> None:
+async def test_a_server_at_work_with_another_client_can_be_described(loopback_clock: MockClock) -> None:
     with start_env_peer("--kind", "lanes") as peer:
         async with connect_env(peer.address) as env:
             described = await describe_env(peer.address)

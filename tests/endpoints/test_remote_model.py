@@ -7,6 +7,7 @@ import attrs
 import numpy as np
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rlmesh_trio.endpoints.remote_env import connect_env
 from rlmesh_trio.endpoints.remote_model import RemoteModel, connect_model
@@ -74,7 +75,7 @@ def opened(
     return connect_model(address, edition=edition, limits=QUICK, merge_rows=merge_rows)
 
 
-async def test_what_a_session_says() -> None:
+async def test_what_a_session_says(loopback_clock: MockClock) -> None:
     fake = FakeModel(answer=sensible, capabilities=HISTORY)
     async with fake_server(fake.serve) as address, opened(address) as model:
         assert (model.address, model.edition, model.supported_editions) == (address, "2026.06", ("2026.06",))
@@ -104,7 +105,7 @@ async def test_what_a_session_says() -> None:
     assert fake.heard.peer_info.component == "rlmesh-model"
 
 
-async def test_the_env_spec_is_relayed_byte_for_byte() -> None:
+async def test_the_env_spec_is_relayed_byte_for_byte(loopback_clock: MockClock) -> None:
     """Also what no schema of ours knows: an unknown field, and a field order nobody writes."""
     spec = b"\x22\x00" + b"\xfa\x3f\x03new" + b"\x0a\x03env"
     fake = FakeModel(answer=sensible)
@@ -114,7 +115,7 @@ async def test_the_env_spec_is_relayed_byte_for_byte() -> None:
     assert pb.JoinRequest().parse(fake.requests[0]).resolve_adapter.delivers_history is False
 
 
-async def test_what_the_model_wants_and_makes() -> None:
+async def test_what_the_model_wants_and_makes(loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         needs = pb.ObservationHistoryNeeds(keys=["frames"])
         return pb.JoinResponse(resolve_adapter=pb.ResolveAdapterResponse(native_chunk=8, history=needs))
@@ -127,20 +128,20 @@ async def test_what_the_model_wants_and_makes() -> None:
 
 
 @pytest.mark.parametrize("horizon", [0, 1025])
-async def test_a_horizon_that_cannot_be(horizon: int) -> None:
+async def test_a_horizon_that_cannot_be(horizon: int, loopback_clock: MockClock) -> None:
     async with fake_server(FakeModel(answer=sensible).serve) as address, opened(address) as model:
         with pytest.raises(InvalidSpec, match=f"from 1 to 1024, not {horizon}"):
             await model.resolve(one_lane(), execution_horizon=horizon)
 
 
-async def test_an_edition_the_model_does_not_know() -> None:
+async def test_an_edition_the_model_does_not_know(loopback_clock: MockClock) -> None:
     fake = FakeModel(editions=["2026.06", "2027.01"], preferred="2027.01")
     async with fake_server(fake.serve) as address, opened(address) as model:
         with pytest.raises(HandshakeError, match=r"edition 2028.01; it offers 2026.06, 2027.01"):
             await model.resolve(attrs.evolve(one_lane(), workflow_edition="2028.01"))
 
 
-async def test_a_model_that_refuses_the_route() -> None:
+async def test_a_model_that_refuses_the_route(loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         return pb.JoinResponse(error=pb.ModelError(pb.ModelErrorCode(10), "lower the horizon"))
 
@@ -150,7 +151,7 @@ async def test_a_model_that_refuses_the_route() -> None:
     assert caught.value.code == "INTERNAL"
 
 
-async def test_a_model_that_never_answers_resolve() -> None:
+async def test_a_model_that_never_answers_resolve(loopback_clock: MockClock) -> None:
     async with fake_server(FakeModel().serve) as address, opened(address) as model:
         with (
             trio.fail_after(5),
@@ -159,7 +160,7 @@ async def test_a_model_that_never_answers_resolve() -> None:
             await model.resolve(one_lane())
 
 
-async def test_an_env_server_is_not_a_model() -> None:
+async def test_an_env_server_is_not_a_model(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.refuse(12, reset=True)
 
@@ -169,7 +170,7 @@ async def test_an_env_server_is_not_a_model() -> None:
                 pass
 
 
-async def test_an_answer_to_another_question() -> None:
+async def test_an_answer_to_another_question(loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         return pb.JoinResponse(close=present(pb.CloseParticipantResponse()))
 
@@ -186,7 +187,9 @@ async def test_an_answer_to_another_question() -> None:
             await model.release_adapter(ReleaseAdapterRequest("session", "route", "x", "done"))
 
 
-async def test_a_model_without_chunks_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_model_without_chunks_is_told_of_once(
+    caplog: pytest.LogCaptureFixture, loopback_clock: MockClock
+) -> None:
     async with fake_server(FakeModel(answer=sensible).serve) as address, opened(address) as model:
         await model.resolve(one_lane(), execution_horizon=5)
         for number in range(3):
@@ -196,7 +199,7 @@ async def test_a_model_without_chunks_is_told_of_once(caplog: pytest.LogCaptureF
     ]
 
 
-async def test_one_bad_group_does_not_sink_the_others() -> None:
+async def test_one_bad_group_does_not_sink_the_others(loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         if not request.is_set("grouped_predict"):
             return await sensible(request, stream)
@@ -225,7 +228,7 @@ def arms(fake: FakeModel) -> list[str]:
     return [next(name for name in names if request.is_set(name)) for request in requests]
 
 
-async def test_rows_are_merged_where_the_caller_says_so() -> None:
+async def test_rows_are_merged_where_the_caller_says_so(loopback_clock: MockClock) -> None:
     fake = FakeModel(answer=sensible)
     async with fake_server(fake.serve) as address, opened(address, merge_rows=True) as model:
         await model.resolve(lanes(3))
@@ -242,7 +245,7 @@ async def test_rows_are_merged_where_the_caller_says_so() -> None:
     assert [info.episode_id for info in merged.episode_info] == [f"lane{lane}.0" for lane in range(3)]
 
 
-async def test_rows_are_not_merged_by_default() -> None:
+async def test_rows_are_not_merged_by_default(loopback_clock: MockClock) -> None:
     fake = FakeModel(answer=sensible)
     async with fake_server(fake.serve) as address, opened(address) as model:
         await model.resolve(lanes(3))
@@ -251,7 +254,7 @@ async def test_rows_are_not_merged_by_default() -> None:
     assert arms(fake) == ["resolve_adapter", "grouped_predict"]
 
 
-async def test_rows_of_one_episode_are_not_merged() -> None:
+async def test_rows_of_one_episode_are_not_merged(loopback_clock: MockClock) -> None:
     fake = FakeModel(answer=sensible)
     async with fake_server(fake.serve) as address, opened(address, merge_rows=True) as model:
         await model.resolve(lanes(3))
@@ -259,7 +262,7 @@ async def test_rows_of_one_episode_are_not_merged() -> None:
     assert arms(fake)[1:] == ["grouped_predict"]
 
 
-async def test_merged_rows_that_are_not_all_answered_fail_every_lane() -> None:
+async def test_merged_rows_that_are_not_all_answered_fail_every_lane(loopback_clock: MockClock) -> None:
     async def answer(request: pb.JoinRequest, stream: FakeStream) -> pb.JoinResponse:
         if not request.is_set("predict"):
             return await sensible(request, stream)
@@ -273,19 +276,19 @@ async def test_merged_rows_that_are_not_all_answered_fail_every_lane() -> None:
     assert all(isinstance(reply, EndpointError) and "3 merged rows" in str(reply) for reply in replies)
 
 
-async def test_merged_rows_have_no_chunks() -> None:
+async def test_merged_rows_have_no_chunks(loopback_clock: MockClock) -> None:
     async with fake_server(FakeModel(answer=sensible).serve) as address, opened(address, merge_rows=True) as model:
         with pytest.raises(InvalidSpec, match="merge_rows cannot be combined with execution_horizon=2"):
             await model.resolve(lanes(3), execution_horizon=2)
 
 
-async def test_a_longer_horizon_is_asked_for_lane_by_lane() -> None:
+async def test_a_longer_horizon_is_asked_for_lane_by_lane(loopback_clock: MockClock) -> None:
     async with fake_server(FakeModel(answer=sensible).serve) as address, opened(address) as model:
         await model.resolve(lanes(3), execution_horizon=2)
         assert not model.fuses_predicts()
 
 
-async def test_an_env_with_tags_is_asked_for_in_groups() -> None:
+async def test_an_env_with_tags_is_asked_for_in_groups(loopback_clock: MockClock) -> None:
     fake = FakeModel(answer=sensible)
     tagged = attrs.evolve(CONTRACT, metadata={"rlmesh.adapters.v1.env_tags": {}})
     async with fake_server(fake.serve) as address, opened(address) as model:
@@ -329,7 +332,7 @@ async def drive_real(
 
 @pytest.mark.interop
 @pytest.mark.parametrize("kind", ["batch", "chunkbatch"])
-async def test_a_real_model_for_batches_makes_one_forward_for_all_lanes(kind: str) -> None:
+async def test_a_real_model_for_batches_makes_one_forward_for_all_lanes(kind: str, loopback_clock: MockClock) -> None:
     forwards, fuses, said = await drive_real(kind, horizon=1, rounds=6, merge_rows=True)
     assert fuses
     assert said == [[(step + 1) % 3] * REAL_LANES for step in range(6)]
@@ -337,7 +340,7 @@ async def test_a_real_model_for_batches_makes_one_forward_for_all_lanes(kind: st
 
 
 @pytest.mark.interop
-async def test_a_real_model_for_chunks_is_asked_lane_by_lane() -> None:
+async def test_a_real_model_for_chunks_is_asked_lane_by_lane(loopback_clock: MockClock) -> None:
     forwards, fuses, said = await drive_real("chunk", horizon=1, rounds=4)
     assert not fuses
     assert said == [[(step + 1) % 3] * REAL_LANES for step in range(4)]
@@ -346,7 +349,7 @@ async def test_a_real_model_for_chunks_is_asked_lane_by_lane() -> None:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("kind", ["chunk", "chunkbatch"])
-async def test_a_real_model_makes_chunks_of_the_horizon(kind: str) -> None:
+async def test_a_real_model_makes_chunks_of_the_horizon(kind: str, loopback_clock: MockClock) -> None:
     forwards, fuses, said = await drive_real(kind, horizon=4, rounds=2)
     assert not fuses
     assert said == [[1] * REAL_LANES, [2] * REAL_LANES]

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio_asyncio
 from h2.errors import ErrorCodes
+from trio.testing import MockClock
 
 from rlmesh_trio.errors import ConnectError, HandshakeError
 from rlmesh_trio.transport.address import Address, parse_address
@@ -52,7 +53,7 @@ def unused_port() -> int:
         return probe.getsockname()[1]
 
 
-async def test_a_call() -> None:
+async def test_a_call(loopback_clock: MockClock) -> None:
     heard: list[dict[str, str]] = []
 
     async def serve(stream: FakeStream) -> None:
@@ -67,7 +68,7 @@ async def test_a_call() -> None:
     assert "authorization" not in headers
 
 
-async def test_a_call_over_a_unix_socket(tmp_path: Path) -> None:
+async def test_a_call_over_a_unix_socket(tmp_path: Path, loopback_clock: MockClock) -> None:
     heard: list[str] = []
 
     async def serve(stream: FakeStream) -> None:
@@ -80,7 +81,7 @@ async def test_a_call_over_a_unix_socket(tmp_path: Path) -> None:
     assert "/" not in heard[0]
 
 
-async def test_the_token_goes_as_it_is() -> None:
+async def test_the_token_goes_as_it_is(loopback_clock: MockClock) -> None:
     heard: list[str | None] = []
 
     async def serve(stream: FakeStream) -> None:
@@ -94,14 +95,14 @@ async def test_the_token_goes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("token", ["line\nbreak", "naïve", " lead", "trail ", "nul\0", "t" * 8193])
-async def test_a_token_that_cannot_travel_is_refused_unseen(token: str) -> None:
+async def test_a_token_that_cannot_travel_is_refused_unseen(token: str, loopback_clock: MockClock) -> None:
     with pytest.raises(HandshakeError, match="the token") as caught:
         await called("127.0.0.1:1", token=token)
     assert token not in str(caught.value)
     assert token not in repr(caught.value)
 
 
-async def test_a_refused_token_is_not_printed() -> None:
+async def test_a_refused_token_is_not_printed(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.refuse(16, "invalid env token", reset=True)
 
@@ -113,7 +114,7 @@ async def test_a_refused_token_is_not_printed() -> None:
             await called(address)
 
 
-async def test_nobody_there_until_the_limit() -> None:
+async def test_nobody_there_until_the_limit(loopback_clock: MockClock) -> None:
     address = f"127.0.0.1:{unused_port()}"
     started = trio.current_time()
     with pytest.raises(ConnectError, match=f"no connection to tcp://{address} within 300ms: Connection refused"):
@@ -121,7 +122,7 @@ async def test_nobody_there_until_the_limit() -> None:
     assert trio.current_time() - started >= 0.3
 
 
-async def test_a_server_may_come_late(tmp_path: Path) -> None:
+async def test_a_server_may_come_late(tmp_path: Path, loopback_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         answered = trio.Event()
 
@@ -145,7 +146,7 @@ async def test_a_server_may_come_late(tmp_path: Path) -> None:
         (Address(path="/" + "x" * 200), "path too long"),
     ],
 )
-async def test_what_no_waiting_helps_fails_at_once(address: Address, said: str) -> None:
+async def test_what_no_waiting_helps_fails_at_once(address: Address, said: str, loopback_clock: MockClock) -> None:
     with trio.fail_after(20), pytest.raises(ConnectError, match=said):
         async with open_channel(address, token=None, limit=60):
             pass
@@ -179,7 +180,7 @@ async def hang_up(stream: trio.SocketStream) -> None:
     ],
 )
 async def test_sockets_that_are_no_grpc_servers(
-    handle: Callable[[trio.SocketStream], Awaitable[None]], error: type[Exception], said: str
+    handle: Callable[[trio.SocketStream], Awaitable[None]], error: type[Exception], said: str, loopback_clock: MockClock
 ) -> None:
     async with raw_server(handle) as address:
         with trio.fail_after(5), pytest.raises(error) as caught:
@@ -236,7 +237,7 @@ async def go_away(stream: FakeStream) -> None:
     ],
 )
 async def test_servers_that_answer_otherwise(
-    serve: Callable[[FakeStream], Awaitable[None]], error: type[Exception], said: str
+    serve: Callable[[FakeStream], Awaitable[None]], error: type[Exception], said: str, loopback_clock: MockClock
 ) -> None:
     async with fake_server(serve) as address:
         with trio.fail_after(5), pytest.raises(error) as caught:
@@ -244,7 +245,7 @@ async def test_servers_that_answer_otherwise(
     assert said in str(caught.value)
 
 
-async def test_a_reply_outlives_the_reset_behind_it() -> None:
+async def test_a_reply_outlives_the_reset_behind_it(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.receive()
         await stream.send(b"last words")
@@ -256,7 +257,7 @@ async def test_a_reply_outlives_the_reset_behind_it() -> None:
             assert await called(address) == b"last words"
 
 
-async def test_a_reply_outlives_a_goaway() -> None:
+async def test_a_reply_outlives_a_goaway(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.receive()
         await stream.connection.go_away()
@@ -267,7 +268,7 @@ async def test_a_reply_outlives_a_goaway() -> None:
         assert await called(address) == b"last words"
 
 
-async def test_unknown_frames_are_ignored() -> None:
+async def test_unknown_frames_are_ignored(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.connection.write(b"\0\0\x03\xfa\0\0\0\0\0abc")
         await echo(stream)
@@ -276,7 +277,7 @@ async def test_unknown_frames_are_ignored() -> None:
         assert await called(address) == b"olleh"
 
 
-async def test_a_server_busy_with_the_one_before_gets_a_moment() -> None:
+async def test_a_server_busy_with_the_one_before_gets_a_moment(loopback_clock: MockClock) -> None:
     attempts: list[None] = []
 
     async def serve(stream: FakeStream) -> None:
@@ -291,7 +292,7 @@ async def test_a_server_busy_with_the_one_before_gets_a_moment() -> None:
     assert len(attempts) == 3
 
 
-async def test_a_second_client_is_told() -> None:
+async def test_a_second_client_is_told(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.refuse(9, "only one client", reset=True)
 
@@ -301,7 +302,7 @@ async def test_a_second_client_is_told() -> None:
                 pass
 
 
-async def test_a_stream_nobody_answers() -> None:
+async def test_a_stream_nobody_answers(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await trio.sleep_forever()
 
@@ -312,7 +313,7 @@ async def test_a_stream_nobody_answers() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), ExceptionGroup("mine", [ValueError()]), HandshakeError("mine")])
-async def test_what_the_block_raises_comes_out_bare(error: Exception) -> None:
+async def test_what_the_block_raises_comes_out_bare(error: Exception, loopback_clock: MockClock) -> None:
     async with fake_server(chat) as address:
         with pytest.raises(type(error)) as caught:
             async with joined(address):
@@ -322,7 +323,7 @@ async def test_what_the_block_raises_comes_out_bare(error: Exception) -> None:
     assert error.__context__ is None
 
 
-async def test_the_callers_cancellation_passes() -> None:
+async def test_the_callers_cancellation_passes(loopback_clock: MockClock) -> None:
     async with fake_server(chat) as address:
         with trio.move_on_after(0.05) as scope:
             async with joined(address):
@@ -330,7 +331,7 @@ async def test_the_callers_cancellation_passes() -> None:
         assert scope.cancelled_caught
 
 
-async def test_what_must_be_said_while_cancelled_can_be_said() -> None:
+async def test_what_must_be_said_while_cancelled_can_be_said(loopback_clock: MockClock) -> None:
     async with fake_server(chat) as address:
         with trio.CancelScope() as scope:
             async with joined(address) as client:
@@ -345,13 +346,13 @@ async def called_after(address: str) -> object:
         return await ask(client, b"again")
 
 
-async def test_beside_a_loop_of_the_programs_own() -> None:
+async def test_beside_a_loop_of_the_programs_own(loopback_clock: MockClock) -> None:
     async with cast("Any", trio_asyncio).open_loop() as loop, fake_server(chat) as address, joined(address) as client:
         assert await ask(client, b"inside") == b"INSIDE"
         assert cast("Any", trio_asyncio).current_loop.get() is loop
 
 
-async def test_many_connections_side_by_side_and_inside_each_other() -> None:
+async def test_many_connections_side_by_side_and_inside_each_other(loopback_clock: MockClock) -> None:
     async def converse(address: str, text: bytes) -> None:
         async with joined(address) as outer, joined(address) as inner:
             for _ in range(20):
@@ -363,7 +364,7 @@ async def test_many_connections_side_by_side_and_inside_each_other() -> None:
             nursery.start_soon(converse, address, b"client %d" % number)
 
 
-async def test_one_failing_connection_leaves_the_others_alone() -> None:
+async def test_one_failing_connection_leaves_the_others_alone(loopback_clock: MockClock) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.answer()
         request_id, payload = await words(stream)

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 import trio
 import trio_asyncio
+from trio.testing import MockClock
 
 from rlmesh_trio.errors import ConnectError, EngineInternalError, HandshakeError
 from rlmesh_trio.transport.address import Address, parse_address
@@ -22,7 +23,7 @@ async def call(channel: Channel) -> bytes:
         return await channel.unary(CALL, b"hello")
 
 
-async def test_each_connection_is_a_new_one_with_the_same_token() -> None:
+async def test_each_connection_is_a_new_one_with_the_same_token(loopback_clock: MockClock) -> None:
     connections: list[object] = []
     tokens: list[str] = []
 
@@ -49,7 +50,7 @@ async def test_each_connection_is_a_new_one_with_the_same_token() -> None:
     assert tokens == ["s3cret"] * 3
 
 
-async def test_each_connection_has_its_own_limit() -> None:
+async def test_each_connection_has_its_own_limit(loopback_clock: MockClock) -> None:
     heard = 0
 
     async def serve(stream: FakeStream) -> None:
@@ -67,7 +68,7 @@ async def test_each_connection_has_its_own_limit() -> None:
 
 
 async def test_a_connection_that_cannot_be_served_ends_the_channel_and_hangs_nobody(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, loopback_clock: MockClock
 ) -> None:
     async def serve(stream: FakeStream) -> None:
         await stream.end()
@@ -88,12 +89,12 @@ async def test_a_connection_that_cannot_be_served_ends_the_channel_and_hangs_nob
                     await trio.sleep_forever()
 
 
-async def test_one_attempt_does_not_wait_for_a_server(tmp_path: Path) -> None:
+async def test_one_attempt_does_not_wait_for_a_server(tmp_path: Path, loopback_clock: MockClock) -> None:
     with trio.fail_after(5), pytest.raises(ConnectError, match=r"cannot connect to unix:///.*: No such file"):
         await dial(Address(path=str(tmp_path / "nobody")), 60, patient=False)
 
 
-async def test_a_connection_to_oneself_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_to_oneself_is_none(monkeypatch: pytest.MonkeyPatch, loopback_clock: MockClock) -> None:
     """As it comes about when TCP lends out the very port at which nobody listens."""
     made: list[trio.socket.SocketType] = []
 
