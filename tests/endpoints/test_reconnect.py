@@ -141,8 +141,7 @@ async def listen(fake: FakeEnv, path: Path, task_status: trio.TaskStatus[Callabl
             await trio.sleep_forever()
 
 
-async def test_a_server_that_does_not_answer_has_its_limit(autojump_clock: trio.testing.MockClock) -> None:
-    autojump_clock.autojump_threshold = 0.02
+async def test_a_server_that_does_not_answer_has_its_limit(loopback_clock: trio.testing.MockClock) -> None:
     fake = FakeEnv(answer=play)
     async with fake_server(fake.serve) as address:
         for limit, taken in [(3, 3), (600, 10)]:

@@ -8,12 +8,12 @@ import trio
 
 from rlmesh_trio import EpisodeSummary, Hooks, Limits, Recovery, Report
 from rlmesh_trio.events import ActionReceived
-from tests.interop.driving import drive
+from tests.interop.driving import LIMIT, drive
 from tests.interop.peers.policies import cartpole, counter
 from tests.peers import Peer, start_env_peer
 
 LANES = ("--kind", "lanes", "--num-envs", "4")
-LIMITS = Limits(env_step_timeout=1.0)
+LIMITS = Limits(env_step_timeout=3.0)  # No step of a lane that is well takes so long, however busy the machine.
 
 
 def outcomes(report: Report) -> list[EpisodeSummary]:
@@ -26,10 +26,9 @@ async def test_the_other_lanes_play_what_a_hung_one_had() -> None:
     with start_env_peer(
         *LANES, "--length", "4", "--sleep", "0.01", "--fault", "hang", "--fault-lane", "1", "--fault-at", "3"
     ) as peer:
-        before = trio.current_time()
         quarantine = Recovery("quarantine")
-        report = await drive(peer.address, counter, max_episodes=12, limits=LIMITS, on_timeout=quarantine)
-        assert trio.current_time() - before < 10.0, "leaving does not wait for the lane that still hangs"
+        with trio.fail_after(LIMIT):  # Leaving does not wait for the lane that still hangs.
+            report = await drive(peer.address, counter, max_episodes=12, limits=LIMITS, on_timeout=quarantine)
     assert [(one.kind, one.env_index, one.error) for one in report.incidents] == [("quarantine", 1, "OperationTimeout")]
     assert [one.episode_index for one in outcomes(report)] == list(range(1, 13))
     assert {one.env_index for one in report.episodes} == {0, 2, 3}

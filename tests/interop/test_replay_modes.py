@@ -184,7 +184,7 @@ async def test_a_model_server_that_dies(shared_env: StartPeer, tmp_path: Path) -
 async def test_an_env_that_hangs(shared_env: StartPeer, tmp_path: Path) -> None:
     options = ("--env", "counter", "--length", "4")
     a, b = tmp_path / "a", tmp_path / "b"
-    limits = Limits(env_connect_timeout=20, env_step_timeout=0.5, env_reset_timeout=0.5)
+    limits = Limits(env_connect_timeout=20, env_step_timeout=3, env_reset_timeout=20)
     policy = partial(open_local_model, "zero")
     await record(a, Live(env=on(shared_env(*options)).env, model=policy), max_episodes=3)
     with start_env_peer(*options, "--fault", "hang", "--fault-at", "2") as peer:
