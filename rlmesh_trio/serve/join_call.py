@@ -16,6 +16,7 @@ from rlmesh_trio.serve.speaking import ServerProtocol
 from rlmesh_trio.transport.frames import FrameSplitter, window_update
 from rlmesh_trio.transport.link import Link
 from rlmesh_trio.transport.pipe import open_pipe
+from rlmesh_trio.woken import WOKEN
 
 __all__ = ("JoinCall", "refuse_call")
 
@@ -131,7 +132,7 @@ class JoinCall:
 
     def _wake(self) -> None:
         if self._parked:
-            trio.lowlevel.reschedule(self._parked.pop())
+            trio.lowlevel.reschedule(self._parked.pop(), WOKEN)
 
     # What happens to the stream
 

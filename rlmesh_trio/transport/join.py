@@ -18,6 +18,7 @@ from rlmesh_trio.spec import MAX_MESSAGE_BYTES
 from rlmesh_trio.transport.link import Link
 from rlmesh_trio.transport.pipe import Pipe
 from rlmesh_trio.transport.protocol import PROTOCOL_ERROR
+from rlmesh_trio.woken import WOKEN
 
 __all__ = ("Decoder", "JoinStream")
 
@@ -39,7 +40,7 @@ class _Waiter(Generic[Arm, Payload]):
     def take(self, answer: "tuple[str, Arm, Payload] | SessionError") -> None:
         self.answer = answer
         if self.task is not None:
-            trio.lowlevel.reschedule(self.task)
+            trio.lowlevel.reschedule(self.task, WOKEN)
 
 
 class JoinStream(Generic[Arm, Payload]):

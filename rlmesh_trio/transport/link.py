@@ -23,6 +23,7 @@ import trio
 
 from rlmesh_trio.transport.expecting import Expecting
 from rlmesh_trio.transport.frames import FrameSplitter
+from rlmesh_trio.woken import WOKEN
 
 __all__ = ("Link",)
 
@@ -130,7 +131,7 @@ class Link(asyncio.Transport):
         """Send *data* together with what other tasks write before the scheduler has been round once."""
         self._gathered.append(data)
         if self._gathering is not None:
-            trio.lowlevel.reschedule(self._gathering)
+            trio.lowlevel.reschedule(self._gathering, WOKEN)
             self._gathering = None
 
     async def _send_gathered(self) -> None:
@@ -237,7 +238,7 @@ class Link(asyncio.Transport):
     def resume(self) -> None:
         """Let the resident reader read, unless somebody else does."""
         if self._aside is not None and not self._borrowed:
-            trio.lowlevel.reschedule(self._aside)
+            trio.lowlevel.reschedule(self._aside, WOKEN)
             self._aside = None
 
     async def _reside(self) -> None:
