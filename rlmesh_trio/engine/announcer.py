@@ -31,7 +31,10 @@ FinishedEpisode = tuple[LaneSlot, EpisodeSummary, Metadata | None]
 
 
 class Announcer:
-    """One group's voice: each method first makes the event, then awaits whoever listens."""
+    """One group's voice: each method first makes the event, then awaits whoever listens.
+
+    ``observation_space`` and ``action_space`` are the env's.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class Announcer:
         self.route = route
         self._session_id = session_id
         self._lanes = lanes
-        self._observation_space, self._action_space = spaces
+        self.observation_space, self.action_space = spaces
         self._listeners = listeners
         self._episode_ids: tuple[str, ...] = ()
         self._record_ids: tuple[str, ...] = ()
@@ -62,12 +65,6 @@ class Announcer:
     ) -> Leaves | None:
         """Transform, relay and emit one observation; what the model shall see."""
         transform, notify = self._listeners.transform_observation, self._listeners.observation_emitted
-        if transform is None and notify is None:
-            converted = leg.relay(self._observation_space, observation)
-            if converted is None:
-                return observation
-            await self._advise("env_to_model", converted)
-            return converted.leaves
         lanes = self._lanes
         first = lanes[0]
         event = ObservationEmitted(
@@ -81,7 +78,7 @@ class Announcer:
             first.env_index,
             is_reset,
             len(lanes),
-            self._observation_space,
+            self.observation_space,
             observation,
             observation,
             infos,
@@ -90,8 +87,8 @@ class Announcer:
             event.observation = await _transformed(transform, event, self._observation_transform_ns)
         converted = leg.relay(event.observation_space, event.observation)
         if converted is not None:
-            event.observation, event.observation_space = converted.leaves, converted.space
-            await self._advise("env_to_model", converted)
+            event.observation = await self.converted("env_to_model", converted)
+            event.observation_space = converted.space
         seen = event.observation
         if notify is not None:
             await notify(event)
@@ -100,12 +97,6 @@ class Announcer:
     async def action(self, action: Leaves, leg: RelayLeg) -> Leaves:
         """Transform, relay and announce one action; what the env shall get."""
         transform, notify = self._listeners.transform_action, self._listeners.action_received
-        if transform is None and notify is None:
-            converted = leg.relay(self._action_space, action)
-            if converted is None:
-                return action
-            await self._advise("model_to_env", converted)
-            return converted.leaves
         first = self._lanes[0]
         event = ActionReceived(
             self._session_id,
@@ -116,7 +107,7 @@ class Announcer:
             self._record_ids,
             first.step + 1,
             first.env_index,
-            self._action_space,
+            self.action_space,
             action,
             action,
         )
@@ -124,17 +115,19 @@ class Announcer:
             event.action = await _transformed(transform, event, self._action_transform_ns)
         converted = leg.relay(event.action_space, event.action)
         if converted is not None:
-            event.action, event.action_space = converted.leaves, converted.space
-            await self._advise("model_to_env", converted)
+            event.action = await self.converted("model_to_env", converted)
+            event.action_space = converted.space
         sent = event.action
         if notify is not None:
             await notify(event)
         return sent
 
-    async def _advise(self, leg: Leg, converted: Converted) -> None:
+    async def converted(self, leg: Leg, converted: Converted) -> Leaves:
+        """Make known that the relay converted a payload; what the peer shall get instead."""
         notify = self._listeners.relay_advisory
         if converted.advisory is not None and notify is not None:
             await notify(RelayAdvised(self._session_id, self.route, leg, converted.advisory))
+        return converted.leaves
 
     def step(
         self,

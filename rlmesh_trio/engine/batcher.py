@@ -10,6 +10,7 @@ The batcher stands in a shielded scope: a session that ends gives a predict in f
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from time import perf_counter_ns
 
 import trio
@@ -32,6 +33,7 @@ from rlmesh_trio.errors import (
 from rlmesh_trio.messages import PredictReply, PredictRequest, ResetAdapterRequest
 from rlmesh_trio.spec import SessionSpec
 from rlmesh_trio.telemetry.aggregate import Telemetry
+from rlmesh_trio.woken import WOKEN
 
 __all__ = ("Batcher", "Ticket")
 
@@ -39,10 +41,14 @@ logger = logging.getLogger("rlmesh_trio")
 
 _AFTER_EVERY_SLOT = 2**64
 _OVERDUE = 64
+_order = attrgetter("order")
 
 
 class Ticket:
-    """One group's standing order with the batcher: the group fills in the request, the batcher the frames."""
+    """One group's standing order with the batcher: the group fills in the request, the batcher the frames.
+
+    ``order`` is where the request stands in a fused call: by its episodes' slot.
+    """
 
     __slots__ = (
         "_give_up",
@@ -52,11 +58,13 @@ class Ticket:
         "held",
         "lanes",
         "number",
+        "order",
         "posted",
         "predict_ns",
         "request",
     )
 
+    order: int
     request: PredictRequest
 
     def __init__(self, batcher: "Batcher", number: int, lanes: Sequence[LaneSlot], buffer: ChunkBuffer) -> None:
@@ -71,12 +79,6 @@ class Ticket:
         self._give_up = self._abort
 
     @property
-    def order(self) -> int:
-        """Where the group's request stands in a fused call: by its episodes' slot."""
-        slot = self.lanes[0].slot
-        return _AFTER_EVERY_SLOT + self.number if slot is None else slot
-
-    @property
     def in_flight(self) -> bool:
         """Whether the model has the group's request, stale or not."""
         return self.buffer.state is PredictState.FLYING or self.buffer.state is PredictState.STALE
@@ -84,6 +86,8 @@ class Ticket:
     def post(self, request: PredictRequest) -> None:
         """Ask for the frames of *request*. The channel has room for every group, so this never waits."""
         self.request = request
+        slot = self.lanes[0].slot
+        self.order = _AFTER_EVERY_SLOT + self.number if slot is None else slot
         batcher = self.batcher
         if request.history:
             batcher.meter.attached(request)
@@ -111,7 +115,7 @@ class Ticket:
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             self.batcher.blocked -= 1
-            trio.lowlevel.reschedule(waiter)
+            trio.lowlevel.reschedule(waiter, WOKEN)
 
 
 class Batcher:
@@ -217,11 +221,12 @@ class Batcher:
     async def _serve(self, calls: trio.Nursery) -> None:
         while True:
             try:
-                self._take_in(await self._outbox.receive())
+                self._hold(await self._outbox.receive())
             except trio.EndOfChannel:
                 return
             while not (self._stopped or self._closed):
-                self._drain()
+                while self.sent:
+                    self._hold(self._outbox.receive_nowait())
                 if self.evictions and not self._in_flight:
                     await self.evict(self._spec.limits.model_predict_timeout)
                     await trio.lowlevel.checkpoint()
@@ -242,16 +247,12 @@ class Batcher:
                     calls.start_soon(self._predict_alone, ticket, self._send([ticket]))
                 break
 
-    def _take_in(self, ticket: Ticket | None) -> None:
+    def _hold(self, ticket: Ticket | None) -> None:
         self.sent -= 1
         if ticket is None:
             self._nudged = False
         else:
             self.held_back.append(ticket)
-
-    def _drain(self) -> None:
-        while self.sent:
-            self._take_in(self._outbox.receive_nowait())
 
     def _choose(self) -> list[Ticket]:
         """The tickets to predict now, in order of their episodes' slots. Withdrawn ones leave the list."""
@@ -272,7 +273,7 @@ class Batcher:
             self.held_back = [ticket for ticket in wanted if ticket.number not in planned]
             wanted = [ticket for ticket in wanted if ticket.number in planned]
         if len(wanted) > 1:
-            wanted.sort(key=_slot_order)
+            wanted.sort(key=_order)
         return wanted
 
     def _send(self, tickets: Sequence[Ticket]) -> list[PredictRequest]:
@@ -397,7 +398,3 @@ class Batcher:
             failure = ModelRpcError(component, f"{type(error).__name__}: {error}", code="INTERNAL")
         failure.__cause__ = error
         return failure
-
-
-def _slot_order(ticket: Ticket) -> int:
-    return ticket.order

@@ -238,6 +238,7 @@ class LaneGroup:
         parts, buffer, ticket, lanes = self._parts, self._buffer, self._ticket, self.lanes
         route, listeners, env = parts.route, parts.listeners, parts.env
         to_model, to_env, announcer = parts.relay.to_model, parts.relay.to_env, self._announcer
+        observation_space, action_space = announcer.observation_space, announcer.action_space
         meter, round_ns, nothing_outstanding = parts.step_meter, self._round_ns, PredictState.NONE
         operation, arm, step_limit = self._operation, parts.watchdog.arm, self._step_limit
         info = episode_info(lanes)
@@ -245,18 +246,22 @@ class LaneGroup:
         round_started = perf_counter_ns()
         observation, is_reset, infos = reply.observation, True, reply.infos
         while True:
-            if to_model.is_checked or listeners.hear_observations:
+            if listeners.hear_observations:
                 observation = await announcer.observation(observation, to_model, is_reset=is_reset, infos=infos)
-            self._observed(observation, info, is_reset=is_reset)
-
+            elif to_model.is_checked and (converted := to_model.relay(observation_space, observation)) is not None:
+                observation = await announcer.converted("env_to_model", converted)
+            if self._observed(observation, info, is_reset=is_reset):
+                await ticket.landed()
             while (action := buffer.take()) is None:
                 if buffer.state is nothing_outstanding:
                     self._ask_again()
                 await ticket.landed()
             if buffer.lead and (ahead := buffer.prefetch()) is not None:
                 ticket.post(ahead)
-            if to_env.is_checked or listeners.hear_actions:
+            if listeners.hear_actions:
                 action = await announcer.action(action, to_env)
+            elif to_env.is_checked and (converted := to_env.relay(action_space, action)) is not None:
+                action = await announcer.converted("model_to_env", converted)
 
             started = perf_counter_ns()
             arm(operation, "env.step", first.step + 1, step_limit)
@@ -293,8 +298,8 @@ class LaneGroup:
                 return reply
             observation, is_reset, infos = reply.observation, False, reply.infos if rolled else None
 
-    def _observed(self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool) -> None:
-        """Take in an observation; it goes out as a predict at once unless a plan is still playing."""
+    def _observed(self, observation: Leaves | None, info: tuple[EpisodeInfo, ...], *, is_reset: bool) -> bool:
+        """Take in an observation; it goes out as a predict at once, which is told, unless a plan is still playing."""
         route, lanes = self._parts.route, self.lanes
         request = PredictRequest(
             route.session_id,
@@ -305,8 +310,10 @@ class LaneGroup:
             (lanes[0].step,) if len(lanes) == 1 else tuple([lane.step for lane in lanes]),
         )
         due = self._buffer.observe(request)
-        if due is not None:
-            self._ticket.post(due)
+        if due is None:
+            return False
+        self._ticket.post(due)
+        return True
 
     def _ask_again(self) -> None:
         """The predict that flew was for an episode now over: ask from the newest observation."""

@@ -128,10 +128,9 @@ class RelayLeg:
             if space is not self._space:
                 self._outside = _dtype_excess(space.leaves, ceiling)
                 self._space = space
-            reason = self._outside or _size_excess(byte_len, ceiling)
-            if reason is None:
+            if self._outside is None and byte_len <= ceiling.max_message_size:
                 return None
-            raise self._refusal("payload", reason)
+            raise self._refusal("payload", self._outside or _too_long(byte_len, ceiling))
         verdict = self._judge("payload", ceiling, PayloadFacts(space, byte_len, leaves))
         if isinstance(verdict, Forward):
             return None
@@ -192,7 +191,9 @@ def exceeds(facts: PayloadFacts, ceiling: PeerCeiling) -> str | None:
     """Why the payload is more than the peer takes: its first dtype outside the ceiling, else its length."""
     spaces = facts.space if isinstance(facts.space, tuple) else (facts.space,)
     leaves = [leaf for space in spaces for leaf in space.leaves]
-    return _dtype_excess(leaves, ceiling) or _size_excess(facts.byte_len, ceiling)
+    if (outside := _dtype_excess(leaves, ceiling)) is not None:
+        return outside
+    return _too_long(facts.byte_len, ceiling) if facts.byte_len > ceiling.max_message_size else None
 
 
 def _dtype_excess(leaves: Sequence[LeafSpec], ceiling: PeerCeiling) -> str | None:
@@ -202,7 +203,5 @@ def _dtype_excess(leaves: Sequence[LeafSpec], ceiling: PeerCeiling) -> str | Non
     return None
 
 
-def _size_excess(byte_len: int, ceiling: PeerCeiling) -> str | None:
-    if byte_len > ceiling.max_message_size:
-        return f"{byte_len} bytes exceeds its {ceiling.max_message_size}-byte message cap"
-    return None
+def _too_long(byte_len: int, ceiling: PeerCeiling) -> str:
+    return f"{byte_len} bytes exceeds its {ceiling.max_message_size}-byte message cap"
