@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 LEROBOT := .venv-lerobot
 LEROBOT_STAMP := $(LEROBOT)/.installed
 
-.PHONY: demo test test-lerobot unit conform-matrix soak lint type proto proto-check bench clean
+.PHONY: demo test test-lerobot unit explore conform-matrix soak lint type proto proto-check bench clean
 
 demo: $(STAMP)
 	$(BIN)/rlmesh-trio run CartPole-v1 --episodes 64 --lanes 8 --seed 7
@@ -15,6 +15,10 @@ test: lint type unit
 # Side by side on as many cores as there are, four at most; python -m pytest runs them one by one.
 unit: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
+
+# The properties on other examples each time, and on more of them.
+explore: $(STAMP)
+	$(BIN)/python -m pytest --hypothesis-profile explore --numprocesses logical --maxprocesses 4 --dist worksteal
 
 # LeRobot brings torch (some gigabytes) and other versions of packages than the lock's.
 test-lerobot: $(LEROBOT_STAMP)
