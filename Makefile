@@ -16,7 +16,7 @@ test: lint type unit
 unit: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
-# The properties on other examples each time, and on more of them.
+# The properties on other examples each time.
 explore: $(STAMP)
 	$(BIN)/python -m pytest --hypothesis-profile explore --numprocesses logical --maxprocesses 4 --dist worksteal
 

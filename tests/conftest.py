@@ -1,6 +1,6 @@
 """What all tests share: time that does not depend on how busy the machine is, and examples that are the same each time.
 
-``--hypothesis-profile explore`` looks at others, and at more.
+``--hypothesis-profile explore`` looks at others each time.
 """
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import settings
 from trio.testing import MockClock
 
 settings.register_profile("default", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("default")
 
 
