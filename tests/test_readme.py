@@ -4,12 +4,11 @@ import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import trio
-import trio_asyncio
 
+from rlmesh_trio.transport.asyncio_in_trio import trio_asyncio
 from tests.peers import start_env_peer, start_model_peer
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +61,7 @@ async def test_in_your_nursery(example: types.ModuleType, env_address: str, caps
 async def test_inside_a_program_that_already_runs_a_trio_asyncio_loop(
     example: types.ModuleType, env_address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with cast(Any, trio_asyncio).open_loop():
+    async with trio_asyncio.open_loop():
         await example.one_call(env_address)
     assert len(eval(capsys.readouterr().out)) == 3
 

@@ -8,10 +8,8 @@ import logging
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, cast
 
 import trio
-import trio_asyncio
 from grpclib.const import Status
 
 from rlmesh_trio.endpoints.local_env import Where
@@ -25,14 +23,13 @@ from rlmesh_trio.serve.session import DRAIN, Session
 from rlmesh_trio.serve.speaking import ServerProtocol, ServerSplitter
 from rlmesh_trio.spec import EnvContract
 from rlmesh_trio.transport.address import Address
+from rlmesh_trio.transport.asyncio_in_trio import trio_asyncio
 from rlmesh_trio.transport.handshake import NAMED_RESETS, SUBSET_STEP
 from rlmesh_trio.transport.link import Link
 
 __all__ = ("EnvServer", "serve_env")
 
 logger = logging.getLogger("rlmesh_trio")
-
-_trio_asyncio = cast("Any", trio_asyncio)  # It has no types.
 
 _BUSY = "the environment has an active Join session already: it takes one client at a time"
 _STOPPING = "the server is shutting down"
@@ -142,7 +139,7 @@ class EnvServer:
     @trio.lowlevel.enable_ki_protection
     async def _run(self, listener: trio.socket.SocketType) -> None:
         with trio.CancelScope(shield=True):
-            async with _trio_asyncio.open_loop(), trio.open_nursery() as self._nursery:
+            async with trio_asyncio.open_loop(), trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._welcome, listener)
                 await self._stopping.wait()
                 listener.close()

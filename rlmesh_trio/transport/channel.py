@@ -9,10 +9,9 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sized
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import trio
-import trio_asyncio
 from grpclib.client import Channel as GrpcChannel
 from grpclib.client import Stream as GrpcStream
 from grpclib.const import Cardinality, Status
@@ -21,6 +20,7 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from rlmesh_trio.errors import ConnectError, EngineInternalError, HandshakeError, SessionError, format_duration
 from rlmesh_trio.transport.address import Address
 from rlmesh_trio.transport.as_bytes import AsBytes
+from rlmesh_trio.transport.asyncio_in_trio import trio_asyncio
 from rlmesh_trio.transport.dial import dial
 from rlmesh_trio.transport.frames import FrameSplitter
 from rlmesh_trio.transport.join import Arm, Decoder, JoinStream, Payload
@@ -31,8 +31,6 @@ from rlmesh_trio.transport.protocol import PROTOCOL_ERROR, ClientProtocol, Strea
 __all__ = ("Channel", "StreamUser", "open_channel")
 
 T = TypeVar("T")
-
-_trio_asyncio = cast("Any", trio_asyncio)  # It has no types.
 
 _MAX_TOKEN = 8 * 1024
 # How long a server may need to notice that the client before us has gone.
@@ -288,7 +286,7 @@ class _Service:
         """Serve until :meth:`stop`."""
         try:
             with self._scope:
-                async with _trio_asyncio.open_loop() as self._loop:
+                async with trio_asyncio.open_loop() as self._loop:
                     self.grpc = _OneConnection(self._address, self.link)
                     try:
                         self.protocol = self.grpc.protocol
@@ -311,7 +309,7 @@ class _Service:
     async def asyncio(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run *work* on the asyncio side."""
         try:
-            return cast("T", await _trio_asyncio.aio_as_trio(work, loop=self._loop)())
+            return cast("T", await trio_asyncio.aio_as_trio(work, loop=self._loop)())
         except asyncio.CancelledError:
             raise StreamTerminatedError("the connection was closed on this side") from None
 

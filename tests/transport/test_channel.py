@@ -4,16 +4,15 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import trio
-import trio_asyncio
 from h2.errors import ErrorCodes
 from trio.testing import MockClock
 
 from rlmesh_trio.errors import ConnectError, HandshakeError
 from rlmesh_trio.transport.address import Address, parse_address
+from rlmesh_trio.transport.asyncio_in_trio import trio_asyncio
 from rlmesh_trio.transport.channel import Channel, open_channel
 from tests.transport.chatting import ask, decode, joined, words
 from tests.transport.fake_server import FakeStream, fake_server, raw_server
@@ -347,9 +346,9 @@ async def called_after(address: str) -> object:
 
 
 async def test_beside_a_loop_of_the_programs_own(loopback_clock: MockClock) -> None:
-    async with cast("Any", trio_asyncio).open_loop() as loop, fake_server(chat) as address, joined(address) as client:
+    async with trio_asyncio.open_loop() as loop, fake_server(chat) as address, joined(address) as client:
         assert await ask(client, b"inside") == b"INSIDE"
-        assert cast("Any", trio_asyncio).current_loop.get() is loop
+        assert trio_asyncio.current_loop.get() is loop
 
 
 async def test_many_connections_side_by_side_and_inside_each_other(loopback_clock: MockClock) -> None:

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 import trio
-import trio_asyncio
 from trio.testing import MockClock
 
 from rlmesh_trio.errors import ConnectError, EngineInternalError, HandshakeError
 from rlmesh_trio.transport.address import Address, parse_address
+from rlmesh_trio.transport.asyncio_in_trio import trio_asyncio
 from rlmesh_trio.transport.channel import Channel, open_channel
 from rlmesh_trio.transport.dial import dial
 from tests.transport.fake_server import FakeStream, fake_server
