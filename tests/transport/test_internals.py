@@ -1,8 +1,10 @@
 """What the transport uses of its libraries without being promised it. A test here fails before anything else does."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import cast
 
+from grpclib import utils
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from hyperframe.frame import GoAwayFrame
@@ -33,6 +35,10 @@ def test_h2_counts_its_send_windows_where_the_fast_path_does() -> None:
 
 def test_h2_looks_up_how_to_receive_a_frame_in_a_table() -> None:
     assert GoAwayFrame in vars(opened())["_frame_dispatch_table"]
+
+
+def test_grpclib_knows_trio_asyncios_tasks_whichever_was_imported_first() -> None:
+    assert vars(utils)["_current_task"] is asyncio.current_task
 
 
 def test_without_those_windows_the_plain_path_is_taken() -> None:
