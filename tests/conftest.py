@@ -3,6 +3,8 @@
 ``--hypothesis-profile explore`` looks at others each time.
 """
 
+import signal
+
 import pytest
 from hypothesis import settings
 from trio.testing import MockClock
@@ -10,6 +12,9 @@ from trio.testing import MockClock
 settings.register_profile("default", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("default")
+
+# What a shell starts in the background ignores Ctrl-C, and what that starts does too. Some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
