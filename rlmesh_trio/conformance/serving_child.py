@@ -28,9 +28,10 @@ _LENGTH = struct.Struct("<Q")
 
 def main(life: int) -> None:
     """Serve what standard input asks for, one process an order, until it ends."""
-    # What an env prints is no answer of ours.
+    # What an env prints is no answer of ours, and is written line by line: the process ends by being killed.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    sys.stdout = sys.stderr
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while (order := _order(sys.stdin.buffer)) is not None:
         with warnings.catch_warnings():

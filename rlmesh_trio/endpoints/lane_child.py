@@ -6,6 +6,7 @@ it ends this process by closing the pipe, or kills it.
 
 import os
 import signal
+import sys
 import traceback
 from typing import Any, BinaryIO
 
@@ -44,6 +45,8 @@ def _detach_standard_streams() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    # Written line by line, so that nothing is lost when the process is killed.
+    sys.stdout = sys.stderr
 
 
 def _answer(host: EnvHost, request: tuple[Any, ...], leaves: Leaves, replies: BinaryIO) -> None:

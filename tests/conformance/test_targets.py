@@ -117,7 +117,8 @@ async def test_an_env_that_cannot_be_served_is_told_in_one_line(factory: str, wh
 
 
 @pytest.mark.usefixtures("one_interpreter")
-async def test_what_the_process_writes_is_kept() -> None:
+async def test_what_the_process_writes_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     target = ServedTarget(f"{__name__}:talking")
     async with target.running():
         await target.restart()

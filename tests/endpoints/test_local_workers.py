@@ -188,17 +188,18 @@ async def test_what_goes_wrong_in_a_worker_process_is_told_for_its_lane_alone() 
 
 
 async def test_a_worker_process_keeps_its_answers_apart_from_what_the_env_prints(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     async with open_local_env(f"{TOYS}:chatty", where="process") as env:
         await start(env)
         await env.step(discrete(0), at())
+        out, err = capfd.readouterr()
+        assert (out, "stepped" in err) == ("", True), "a process that is killed later has said it"
         with pytest.raises(EndpointError, match="infos cannot leave its process: TypeError"):
             await env.step(discrete(0), at())
         reply = await env.step(discrete(0), at())
         assert info(reply)["rlmesh.conformance.warning"][0]["kind"] == "observation"
-    out, err = capfd.readouterr()
-    assert (out, "stepped" in err) == ("", True)
 
 
 async def test_a_factory_of_no_module_and_a_vector_can_go_to_a_process() -> None:
