@@ -28,19 +28,19 @@ async def faults(source: object, *, lanes: int = 3, **settings: Any) -> dict[str
 
 
 @pytest.mark.parametrize(
-    ("factory", "check", "verdict", "ops"),
+    ("kind", "check", "verdict", "ops"),
     [
-        (planted.copies, "lanes.seed-distinct", "fail", 1),
-        (planted.in_the_wind, "lanes.solo-equal", "fail", 3),
-        (planted.numbered, "lanes.permute", "warn", 2),
-        (planted.crowded, "lanes.width-equal", "warn", 2),
-        (planted.contagious, "lanes.partial-reset-local", "fail", 4),
+        (planted.Copy, "lanes.seed-distinct", "fail", 1),
+        (planted.InTheWind, "lanes.solo-equal", "fail", 3),
+        (planted.Numbered, "lanes.permute", "warn", 2),
+        (planted.Crowded, "lanes.width-equal", "warn", 2),
+        (planted.Contagious, "lanes.partial-reset-local", "fail", 4),
     ],
 )
 async def test_a_fault_fails_its_check_alone_by_a_short_script(
-    factory: Callable[[], planted.Factory], check: str, verdict: str, ops: int
+    kind: Callable[..., single.Walk], check: str, verdict: str, ops: int
 ) -> None:
-    findings = await faults(factory())
+    findings = await found(planted.Grouped(kind), "seed", "lanes")
     assert {id: finding.verdict for id, finding in findings.items()} == {check: verdict}
     for script in findings[check].scripts:
         assert len(script.ops) <= ops, script_text(script, ACTIONS)

@@ -33,8 +33,15 @@ def _grouped(kind: Callable[[int, _Group], Walk]) -> Factory:
     def factory(lane: int) -> Walk:
         if lane == 0:
             groups.append(_Group())
-        env = kind(lane, groups[-1])
-        groups[-1].members.append(env)
+        return _members_of(groups[-1], kind)(lane)
+
+    return factory
+
+
+def _members_of(group: _Group, kind: Callable[[int, _Group], Walk]) -> Factory:
+    def factory(lane: int) -> Walk:
+        env = kind(lane, group)
+        group.members.append(env)
         return env
 
     return factory
@@ -47,7 +54,7 @@ class _Member(Walk):
         self.group = group
 
 
-class _Copy(_Member):
+class Copy(_Member):
     """Takes the seed of lane 0."""
 
     def reset(self, *, seed: int | None = None, options: Infos | None = None) -> tuple[Vector, Infos]:
@@ -56,7 +63,7 @@ class _Copy(_Member):
         return super().reset(seed=self.group.seed)
 
 
-class _InTheWind(_Member):
+class InTheWind(_Member):
     """Feels what all lanes did before."""
 
     def start(self) -> float:
@@ -71,21 +78,21 @@ class _InTheWind(_Member):
         return super().push() + self.group.wind
 
 
-class _Numbered(_Member):
+class Numbered(_Member):
     """Is the lane it is."""
 
     def push(self) -> float:
         return super().push() + self.lane
 
 
-class _Crowded(_Member):
+class Crowded(_Member):
     """Knows how many there are."""
 
     def push(self) -> float:
         return super().push() + len(self.group.members)
 
 
-class _Contagious(_Member):
+class Contagious(_Member):
     """Resets its neighbours, once they have moved."""
 
     def reset(self, *, seed: int | None = None, options: Infos | None = None) -> tuple[Vector, Infos]:
@@ -124,23 +131,34 @@ def meeting_at_restarts() -> SyncVectorEnv:
 
 
 def copies() -> Factory:
-    return _grouped(_Copy)
-
-
-def in_the_wind() -> Factory:
-    return _grouped(_InTheWind)
+    return _grouped(Copy)
 
 
 def numbered() -> Factory:
-    return _grouped(_Numbered)
+    return _grouped(Numbered)
 
 
 def crowded() -> Factory:
-    return _grouped(_Crowded)
+    return _grouped(Crowded)
 
 
 def contagious() -> Factory:
-    return _grouped(_Contagious)
+    return _grouped(Contagious)
+
+
+class Grouped(LocalTarget):
+    """Lanes of one kind. Those opened together are a group, in whatever order their threads make them."""
+
+    def __init__(self, kind: Callable[[int, _Group], Walk]) -> None:
+        super().__init__(kind, lanes=3, where="inline")
+
+    @property
+    def source(self) -> object:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _members_of(_Group(), self._kind)
+
+    @source.setter
+    def source(self, kind: Callable[[int, _Group], Walk]) -> None:
+        self._kind = kind
 
 
 class Lax(LocalTarget):
