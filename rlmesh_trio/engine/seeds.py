@@ -44,9 +44,10 @@ def check_finished_seeds(spec: SessionSpec) -> None:
 
     An unseeded episode of a lockstep vector passes: there a whole batch goes without seeds where the list ends.
     """
+    may_be_unseeded = bool(spec.episode_seeds) and spec.resets_ended_lanes
     for episode in spec.finished:
         seed = slot_seed(spec, episode.episode_index - 1)
-        if episode.seed != seed and (spec.seeds_by_slot or episode.seed is not None):
+        if episode.seed != seed and not (episode.seed is None and may_be_unseeded):
             raise InvalidSpec(
                 f"finished episode {episode.episode_index} was played with {_told(episode.seed)}, this spec gives it "
                 f"{_told(seed)}: resume with the seeds the run began with"

@@ -162,8 +162,10 @@ class TestWrongSeeds:
         with pytest.raises(InvalidSpec, match="finished episode 1 was played with the seed"):
             check_finished_seeds(spec)
 
-    def test_an_unseeded_batch_of_a_vector_is_no_mistake(self) -> None:
-        spec = partial_spec(2, 4, (7, 8, 9), finished=(summary(3, None),))
+    @pytest.mark.parametrize("whose", ["partial_reset", "seed_every_episode"])
+    def test_an_unseeded_batch_of_a_vector_is_no_mistake(self, whose: str) -> None:
+        resets = {"partial_reset": False} | {whose: True}
+        spec = partial_spec(2, 4, (7, 8, 9), finished=(summary(3, None),), **resets)
         check_finished_seeds(spec)
         with pytest.raises(InvalidSpec, match="the seed 5, this spec gives it the seed 9"):
             check_finished_seeds(attrs.evolve(spec, finished=(summary(3, 5),)))
