@@ -73,10 +73,15 @@ def _as_played(outcome: Outcome, summary: EpisodeSummary, episode_id: str, answe
             yield f"{summary} should be {wanted}"
     if plan.time_cap is None:
         return
-    started = max(c.ended for c in outcome.env.calls if c.part == "reset" and episode_id in c.episode_ids)
-    late = [call.ended - started >= plan.time_cap for call in answered if episode_id in call.episode_ids]
+    started = max(_ns(c.ended) for c in outcome.env.calls if c.part == "reset" and episode_id in c.episode_ids)
+    late = [(_ns(c.ended) - started) / 1e9 >= plan.time_cap for c in answered if episode_id in c.episode_ids]
     if any(late[:-1]) or (not summary.terminated and not late[-1] and not _ends_by_itself(outcome, summary)):
         yield f"{summary} ends at another step than its time cap says"
+
+
+def _ns(seconds: float) -> int:
+    """A time as the session's clock tells it."""
+    return round(seconds * 1e9)
 
 
 def _ends_by_itself(outcome: Outcome, summary: EpisodeSummary) -> bool:

@@ -31,6 +31,16 @@ def test_every_promise_is_kept(first: int) -> None:
         assert not broken, f"World.from_seed({seed}) broke its promises: {broken}"
 
 
+def test_a_time_cap_is_reached_to_the_nanosecond() -> None:
+    env = world_plan.EnvPlan(
+        longest=None, reset=world_plan.Delays((0.7234084852544218,)), step=world_plan.Delays((0.5,))
+    )
+    outcome = play(World(env=env, session=world_plan.SessionPlan(time_cap=1.5)))
+    assert violations(outcome) == []
+    assert outcome.report is not None
+    assert [episode.step_count for episode in outcome.report.episodes] == [3]
+
+
 def test_a_world_is_recreated_by_what_it_prints() -> None:
     names = vars(world_plan) | {"World": World}
     for seed in range(100):
