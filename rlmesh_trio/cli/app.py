@@ -15,17 +15,21 @@ from rlmesh_trio.cli.inspect_command import inspect_command
 from rlmesh_trio.cli.replay_command import replay_command
 from rlmesh_trio.cli.run_command import run_command
 from rlmesh_trio.cli.serve_command import serve_command
+from rlmesh_trio.cli.standard_streams import drop_unsaid, ensure_streams, is_unwritable, tell
 
 __all__ = ("main",)
 
 
 @click.group("rlmesh-trio", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
-def _app() -> None:
+@click.pass_context
+def _app(context: click.Context) -> None:
     """Drive reinforcement-learning envs with models, in this process or over rlmesh-wire-v1.
 
     Results go to standard output, progress and errors to standard error.
     """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        context.color = False
 
 
 _app.add_command(run_command)
@@ -37,14 +41,17 @@ _app.add_command(serve_command)
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the program with *args* (default: those of the process) and exit."""
-    sys.exit(_status_of(args))
+    ensure_streams()
+    status = _status_of(args)
+    drop_unsaid()
+    sys.exit(status)
 
 
 def _status_of(args: Sequence[str] | None) -> int:
     try:
         return _app.main(args, prog_name="rlmesh-trio", standalone_mode=False) or 0
     except click.exceptions.NoArgsIsHelpError as no_arguments:
-        click.echo(no_arguments.format_message(), err=True)
+        tell(no_arguments.format_message())
         return NOT_STARTED
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
@@ -56,5 +63,9 @@ def _status_of(args: Sequence[str] | None) -> int:
         complain(refusal)
         return NOT_STARTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as failure:
+        if not is_unwritable(failure):
+            raise
+        complain(click.ClickException(f"standard output could not be written: {failure.strerror}"))
         return FAILED

@@ -10,6 +10,7 @@ import click
 
 from rlmesh_trio.cli.exit_status import KIT_FAULT, NOT_STARTED
 from rlmesh_trio.cli.interruption import INTERRUPTED_REASON
+from rlmesh_trio.cli.standard_streams import tell
 from rlmesh_trio.errors import (
     EngineInternalError,
     EnvRpcError,
@@ -93,7 +94,7 @@ def foreign_exit(error: BaseException) -> SessionError | None:
 
 def complain(error: BaseException, advice: str = "") -> None:
     """Print *error* to standard error, and what to do next if that is known: in one line."""
-    click.echo(f"error: {_error_line(error)}{advice and f'; {advice}'}", err=True)
+    tell(f"error: {_error_line(error)}{advice and f'; {advice}'}")
 
 
 def show_traceback(error: BaseException) -> None:

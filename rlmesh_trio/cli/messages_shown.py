@@ -1,10 +1,11 @@
 """What a run has to say besides its result: the package's log, as short lines on standard error."""
 
 import logging
-import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+
+from rlmesh_trio.cli.standard_streams import tell
 
 __all__ = ("MessageLines", "shown_messages")
 
@@ -29,22 +30,17 @@ class MessageLines(logging.Handler):
         if self._hold and any(words in line for words in _OF_THE_ENDING):
             self._held.append(line)
         else:
-            _show(line)
+            tell(line)
 
     def show_held(self) -> None:
         """Print what was held back."""
         for line in self._held:
-            _show(line)
+            tell(line)
 
 
 def _short(text: str) -> str:
     """*text*, which may quote what an env said, in one line and without the advice that a failed env brings along."""
     return " ".join(text.partition(_ADVICE)[0].split())
-
-
-def _show(line: str) -> None:
-    # Not click's echo, which writes past whoever has taken standard error over, as the progress does.
-    print(line, file=sys.stderr)
 
 
 @contextmanager

@@ -73,13 +73,13 @@ def started(*args: str, cwd: Path = ROOT) -> Generator[subprocess.Popen[str]]:
 class Terminal:
     """The program at a terminal, whose every redrawing is kept."""
 
-    def __init__(self, *args: str, columns: int = 80) -> None:
+    def __init__(self, *args: str, columns: int = 80, kind: str = "xterm-256color") -> None:
         self.written = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
             os.chdir(ROOT)
-            os.execvpe(PROGRAM[0], [*PROGRAM, *args], {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)})
+            os.execvpe(PROGRAM[0], [*PROGRAM, *args], os.environ | {"TERM": kind, "COLUMNS": str(columns)})
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def wait_for(self, pattern: str) -> None:
@@ -138,9 +138,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def at_terminal(*args: str, columns: int = 80) -> Generator[Terminal]:
-    """The program at a terminal, ended at the end."""
-    terminal = Terminal(*args, columns=columns)
+def at_terminal(*args: str, columns: int = 80, kind: str = "xterm-256color") -> Generator[Terminal]:
+    """The program at a terminal of this *kind*, ended at the end."""
+    terminal = Terminal(*args, columns=columns, kind=kind)
     try:
         yield terminal
     finally:

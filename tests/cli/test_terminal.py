@@ -5,6 +5,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import at_terminal, started
 from tests.cli.schema import complaints
 
@@ -30,6 +32,15 @@ def test_a_narrow_terminal_is_not_overrun() -> None:
     with at_terminal(*SLOW, "--episodes", "3", columns=40) as terminal:
         assert terminal.wait() == 0
     assert max(len(line) for line in terminal.lines() if "/3 episodes" in line) <= 40
+
+
+@pytest.mark.parametrize(("kind", "no_color"), [("dumb", ""), ("xterm-256color", "1")])
+def test_a_table_is_plain_where_that_is_wished_for(kind: str, no_color: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    with at_terminal(*SLOW, "--episodes", "1", kind=kind) as terminal:
+        assert terminal.wait() == 0
+    assert "tests.cli.toys:SlowWalk with random\r\n" in terminal.written
+    assert "\x1b[1m" not in terminal.written
 
 
 def test_quiet_draws_nothing() -> None:
