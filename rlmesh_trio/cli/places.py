@@ -4,7 +4,7 @@ from contextlib import AbstractAsyncContextManager
 
 import click
 
-from rlmesh_trio.endpoints.local_env import open_local_env
+from rlmesh_trio.endpoints.local_env import Where, open_local_env
 from rlmesh_trio.endpoints.local_model import open_local_model
 from rlmesh_trio.endpoints.remote_env import connect_env
 from rlmesh_trio.endpoints.remote_model import connect_model
@@ -28,17 +28,19 @@ def limits_of(*, step: float | None, reset: float | None, predict: float | None)
 
 
 def open_env(
-    name: str, *, token: str | None, lanes: int | None, bounded: bool, limits: Limits
+    name: str, *, token: str | None, lanes: int | None, bounded: bool, limits: Limits, where: Where | None = None
 ) -> AbstractAsyncContextManager[RunnableEnv]:
     """The env *name*. *bounded* asks that its steps and resets can be ended at their limit wherever it runs.
 
-    Raises :exc:`click.UsageError` when *lanes* are asked of a server.
+    Raises :exc:`click.UsageError` when *lanes*, or a place *where* to run, are asked of a server.
     """
     if is_address(name):
         if lanes is not None:
             raise click.UsageError(f"--lanes is for an env started here: the server at {name} has its own width")
+        if where is not None:
+            raise click.UsageError(f"--where is for an env started here: the server at {name} runs its own")
         return connect_env(name, token=token, limits=limits)
-    return open_local_env(name, lanes=lanes or 1, where="thread" if bounded else "inline")
+    return open_local_env(name, lanes=lanes or 1, where=where or ("thread" if bounded else "inline"))
 
 
 def open_model(

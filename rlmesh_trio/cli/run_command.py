@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 import trio
@@ -30,6 +30,7 @@ from rlmesh_trio.cli.parameters import (
 from rlmesh_trio.cli.report_json import json_text, report_document
 from rlmesh_trio.cli.run_job import Outcome, RunJob, run_job
 from rlmesh_trio.cli.summary import print_rows, recording_row, summary_rows
+from rlmesh_trio.endpoints.local_env import Where
 from rlmesh_trio.one_call import Run
 from rlmesh_trio.spec import MAX_HORIZON
 
@@ -54,6 +55,13 @@ __all__ = ("run_command",)
 )
 @click.option(
     "--lanes", metavar="L", type=click.IntRange(1), help="Copies of a local env that run at once.  [default: 1]"
+)
+@click.option(
+    "--where",
+    metavar="W",
+    type=click.Choice(get_args(Where)),
+    help="Where a local env runs: inline, its lanes in turn; thread; or process, for envs that compute or crash.  "
+    "[default: inline, or thread with a timeout]",
 )
 @click.option(
     "--merge-rows",
@@ -83,7 +91,7 @@ __all__ = ("run_command",)
     type=click.IntRange(0, MAX_HORIZON),
     default=0,
     show_default=True,
-    help="Ask for the next actions while this many are still to be played.",
+    help="Ask for the next actions while this many are still to be played: they answer an observation that much older.",
 )
 @click.option(
     "--max-steps", metavar="N", type=click.IntRange(1, 2**63 - 1), help="Truncate episodes after this many steps."

@@ -16,6 +16,7 @@ from rlmesh_trio.cli.exit_status import FAILED, INTERRUPTED, NOT_STARTED
 from rlmesh_trio.cli.interruption import Interruption, watch_signals
 from rlmesh_trio.cli.places import RECONNECT_LIMIT, limits_of, open_env, open_model
 from rlmesh_trio.cli.progress import Progress, draw_progress
+from rlmesh_trio.endpoints.local_env import Where
 from rlmesh_trio.one_call import Run, RunnableEnv, open_run
 from rlmesh_trio.recording.repeatability import why_not_repeatable
 from rlmesh_trio.recording.wanted import Record
@@ -39,6 +40,7 @@ class RunJob:
     token: str | None = attrs.field(repr=False)
     episodes: int | None
     lanes: int | None
+    where: Where | None
     seed: int | None
     seeds: tuple[int, ...] | None
     session_id: str
@@ -78,6 +80,11 @@ class RunJob:
                 "--on-timeout retry is for a server: an env of this process cannot be reset while it hangs; use "
                 "quarantine, and --lanes"
             )
+        if self.where == "inline" and self._bounded:
+            raise click.UsageError(
+                "--where inline cannot be had with --on-timeout, --step-timeout or --reset-timeout: an env that runs "
+                "inline is not left when it hangs; use thread or process"
+            )
         if self.record is None:
             unused = {
                 "--record-level": self.record_level != "digest",
@@ -112,10 +119,21 @@ class RunJob:
         """As many lanes as were asked for, but none that would have no episode to play."""
         return None if self.lanes is None else min(self.lanes, self.asked)
 
+    @property
+    def _bounded(self) -> bool:
+        """Whether a limit on steps or resets is given, or matters."""
+        return self.step_timeout is not None or self.reset_timeout is not None or self.on_timeout.action != "fail"
+
     def open_env(self) -> AbstractAsyncContextManager[RunnableEnv]:
         """The env; a limit on its steps or resets that is given, or matters, is also kept when the env runs here."""
-        bounded = self.step_timeout is not None or self.reset_timeout is not None or self.on_timeout.action != "fail"
-        return open_env(self.env, token=self.token, lanes=self.lanes_needed, bounded=bounded, limits=self.limits)
+        return open_env(
+            self.env,
+            token=self.token,
+            lanes=self.lanes_needed,
+            bounded=self._bounded,
+            limits=self.limits,
+            where=self.where,
+        )
 
     def spec_fields(self) -> dict[str, Any]:
         """What the session's spec takes from the options."""

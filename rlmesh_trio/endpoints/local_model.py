@@ -154,7 +154,9 @@ class LocalModel:
         """Answer all requests with one call."""
         route = self._route
         if route is None:
-            raise EndpointError("NOT_CONFIGURED", "the model was not resolved for a route")
+            raise EndpointError(
+                "NOT_CONFIGURED", "the model was not resolved for a route: await model.resolve(spec) before the session"
+            )
         if self._policy.on_episode_end is not None:
             self._live.update([info.episode_id for request in requests for info in request.episode_info])
         pace = self._pace

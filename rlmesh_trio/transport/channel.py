@@ -249,7 +249,11 @@ class Channel:
                     given = "refused the token" if self._metadata else "asks for a token, and none was given"
                     return HandshakeError(f"{where} {given}: {text}")
                 case Status.UNIMPLEMENTED:
-                    return HandshakeError(f"{where} speaks gRPC, but does not offer {service}: {text}")
+                    told = f" ({error.message})" if error.message else ""
+                    return HandshakeError(
+                        f"{where} speaks gRPC, but does not offer {service}{told}: is a model server's address given "
+                        "for an env's, or the other way round?"
+                    )
                 case Status.FAILED_PRECONDITION:
                     return self._occupied(f"{where} does not take this client now: {text}")
                 case Status.UNAVAILABLE:

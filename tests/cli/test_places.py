@@ -96,3 +96,27 @@ def test_rows_of_a_policy_run_here_are_not_for_merging(capsys: pytest.CaptureFix
     outcome = run(capsys, "run", "CartPole-v1", "--model", "zero", "--merge-rows")
     assert outcome.status == 2
     assert "--merge-rows is for a model server" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ("", "inline"),
+        ("--step-timeout 9s", "thread"),
+        ("--where thread", "thread"),
+        ("--where process", "process"),
+        ("--where process --on-timeout quarantine", "process"),
+    ],
+)
+def test_a_local_env_runs_where_it_is_asked_to(
+    options: str, where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def opened(source: object, **given: Any) -> AbstractAsyncContextManager[Any]:
+        asked.append(given)
+        return open_local_env(source)
+
+    monkeypatch.setattr("rlmesh_trio.cli.places.open_local_env", opened)
+    assert run(capsys, "run", "tests.cli.toys:Walk", "--lanes", "3", *options.split()).status == 0
+    assert asked == [{"lanes": 3, "where": where}]

@@ -132,7 +132,9 @@ async def test_a_model_server_is_not_an_env(loopback_clock: MockClock) -> None:
         await stream.refuse(12, reset=True)
 
     async with fake_server(serve) as address:
-        with pytest.raises(HandshakeError, match=r"speaks gRPC, but does not offer rlmesh.env.v1.EnvService"):
+        with pytest.raises(
+            HandshakeError, match=r"does not offer rlmesh.env.v1.EnvService: is a model server's address given"
+        ):
             async with connect_env(address):
                 pass
 
