@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rlmesh_trio.report import Report
+    from rlmesh_trio.report import EpisodeInFlight, Report
 
 __all__ = (
     "ConnectError",
@@ -27,10 +27,14 @@ __all__ = (
 
 
 class SessionError(Exception):
-    """The root. ``recoverable`` is the peer's own word; ``report`` holds what was finished before a route failed."""
+    """The root. ``recoverable`` is the peer's own word; ``report`` holds what was finished before a route failed.
+
+    ``in_flight`` are the episodes a failed env operation was about.
+    """
 
     recoverable: bool = False
     report: Report | None = None
+    in_flight: tuple[EpisodeInFlight, ...] = ()
     operation: str | None = None
 
 

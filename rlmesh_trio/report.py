@@ -5,7 +5,7 @@ from typing import Literal
 
 import attrs
 
-__all__ = ("Advisory", "EpisodeSummary", "Incident", "Report", "TelemetryRow", "TelemetrySnapshot")
+__all__ = ("Advisory", "EpisodeInFlight", "EpisodeSummary", "Incident", "Report", "TelemetryRow", "TelemetrySnapshot")
 
 
 @attrs.frozen
@@ -27,6 +27,15 @@ class EpisodeSummary:
     success: bool | None
     predict_ms: float | None
     step_ms: float | None
+
+
+@attrs.frozen
+class EpisodeInFlight:
+    """An episode whose reset or step failed: how its summary would begin."""
+
+    episode_index: int
+    env_index: int
+    seed: int | None
 
 
 @attrs.frozen

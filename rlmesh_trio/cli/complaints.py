@@ -40,9 +40,9 @@ def _error_line(error: BaseException) -> str:
             text = INTERRUPTED_TEXT
         case OperationTimeout(operation=str(operation)) if operation in _LIMIT_OPTIONS:
             text = f"{operation} took longer than {format_duration(error.timeout)}"
-            text += f" at step {error.step}; {_LIMIT_OPTIONS[operation]} sets this limit"
+            text += f" at step {error.step}{_of_episode(error)}; {_LIMIT_OPTIONS[operation]} sets this limit"
         case EnvRpcError():
-            text = f"{error.operation} failed at step {error.step}: {error.message}"
+            text = f"{error.operation} failed at step {error.step}{_of_episode(error)}: {error.message}"
             if error.code == "CONNECTION":
                 text += "; the env's server is gone, look at its own log"
         case SessionError() if not isinstance(error, EngineInternalError):
@@ -56,6 +56,15 @@ def _error_line(error: BaseException) -> str:
         case _:
             text = f"{type(error).__name__}: {error} (a bug of rlmesh-trio; --debug shows where)"
     return " ".join("; ".join([text, *_reasons(error)]).split()) or type(error).__name__
+
+
+def _of_episode(error: SessionError) -> str:
+    """Which episode *error* is about, if it is about one: what to look for, and how to play it again."""
+    if len(error.in_flight) != 1:
+        return ""
+    (episode,) = error.in_flight
+    seed = "no seed" if episode.seed is None else f"seed {episode.seed}"
+    return f" of episode {episode.episode_index} (lane {episode.env_index}, {seed})"
 
 
 def _reasons(error: BaseException) -> list[str]:

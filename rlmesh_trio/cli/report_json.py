@@ -59,11 +59,13 @@ def report_document(
 
 
 def _error(error: Exception) -> dict[str, Any]:
-    told = {"type": type(error).__name__, "message": str(error), "recoverable": False}
+    told: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "recoverable": False}
     if isinstance(error, SessionError):
         told["recoverable"] = error.recoverable
         if error.operation is not None:
             told["operation"] = error.operation
+        if error.in_flight:
+            told["in_flight"] = [attrs.asdict(episode) for episode in error.in_flight]
     return told
 
 

@@ -160,6 +160,7 @@ class LaneGroup:
     async def _recover(self, failure: SessionError) -> ResetPlan | None:
         """What the group plays after a failed env operation, if anything. Raises *failure* if it is final."""
         rescue, lanes = self._parts.rescue, self.lanes
+        failure.in_flight = self._parts.route.in_flight(lanes)
         if rescue.is_final(failure):
             raise failure
         self._buffer.drop_plan()

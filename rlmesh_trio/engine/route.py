@@ -15,7 +15,7 @@ import attrs
 from rlmesh_trio.engine.final_infos import lane_final_info, read_success
 from rlmesh_trio.engine.seeds import episode_seed, slot_seed
 from rlmesh_trio.messages import EpisodeInfo, EpisodeRecord, Metadata
-from rlmesh_trio.report import EpisodeSummary
+from rlmesh_trio.report import EpisodeInFlight, EpisodeSummary
 from rlmesh_trio.spec import SessionSpec, reset_options_for
 
 __all__ = (
@@ -261,6 +261,13 @@ class Route:
                 plan.seeds[position] if plan.seeds else None,
                 plan.trials[position] if plan.trials else None,
             )
+
+    def in_flight(self, lanes: Sequence[LaneSlot]) -> tuple[EpisodeInFlight, ...]:
+        """The episodes that *lanes* play, or that a reset under way is to start; none that is finished or surplus."""
+        playing = [(lane.env_index, lane.planned or lane) for lane in lanes if lane.planned or not lane.completed]
+        return tuple(
+            [EpisodeInFlight(one.slot + 1, env_index, one.seed) for env_index, one in playing if one.slot is not None]
+        )
 
     def start_planned(self, lane: LaneSlot) -> None:
         """The reset of *lane* has succeeded."""

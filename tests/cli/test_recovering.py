@@ -36,8 +36,8 @@ def test_the_last_failure_says_that_it_was_the_last(capsys: pytest.CaptureFixtur
     ran = run(capsys, "run", "tests.cli.toys:UnresettableWalk", "--on-env-error", "retry:2")
     assert ran.status == 1
     assert ran.error == (
-        "env.reset failed at step 0: reset failed: RuntimeError: no way back; its episode was started again 2 time(s), "
-        "as often as the policy allows"
+        "env.reset failed at step 0 of episode 1 (lane 0, no seed): reset failed: RuntimeError: no way back; its "
+        "episode was started again 2 time(s), as often as the policy allows"
     )
     assert ran.rows() == {"episodes": "0 of 10 finished", "steps": ran.rows()["steps"], "recovered": "2 retries"}
 

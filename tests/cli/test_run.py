@@ -105,8 +105,8 @@ def test_a_failed_run_tells_why_and_keeps_what_was_finished(tmp_path: Path, caps
     ran = run(capsys, "run", "tests.cli.toys:BrokenWalk", "--seeds", "1,2,3", "--json", str(path))
     assert ran.status == 1
     assert ran.error == (
-        "env.step failed at step 2: step failed: RuntimeError: a leg broke in two; the same command with --resume "
-        f"{path} goes on"
+        "env.step failed at step 2 of episode 2 (lane 0, seed 2): step failed: RuntimeError: a leg broke in two; the "
+        f"same command with --resume {path} goes on"
     )
     assert ran.err.count("\n") == 1
     assert ran.rows()["episodes"] == "1 of 3 finished"
@@ -115,6 +115,7 @@ def test_a_failed_run_tells_why_and_keeps_what_was_finished(tmp_path: Path, caps
     assert [one["seed"] for one in document["episodes"]] == [1]
     assert document["error"]["type"] == "EnvRpcError"
     assert document["error"]["operation"] == "env.step"
+    assert document["error"]["in_flight"] == [{"episode_index": 2, "env_index": 0, "seed": 2}]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,9 @@ def test_an_env_that_ends_the_program_ends_the_run(capsys: pytest.CaptureFixture
 def test_a_step_limit_is_kept_by_an_env_of_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     ran = run(capsys, "run", "tests.cli.toys:StuckWalk", "--step-timeout", "50ms", "--quiet")
     assert ran.status == 1
-    assert ran.error == "env.step took longer than 50ms at step 2; --step-timeout sets this limit"
+    assert ran.error == (
+        "env.step took longer than 50ms at step 2 of episode 1 (lane 0, no seed); --step-timeout sets this limit"
+    )
 
 
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,8 @@ from rlmesh_trio.engine.session import run_session
 from rlmesh_trio.errors import EndpointError, EngineInternalError, EnvRpcError, ModelRpcError, SessionError, SpaceError
 from rlmesh_trio.events import EpisodeCompleted, SessionEnded, SessionFailed
 from rlmesh_trio.messages import EnvReply, ResetRequest
+from rlmesh_trio.report import EpisodeInFlight
+from rlmesh_trio.testing.faults import Fail, Fault
 from rlmesh_trio.testing.scripted import LaneScript, ScriptedEnv, ScriptedModel, lane_spec, one, vector_spec
 from tests.engine.recorder import Recorder
 
@@ -85,6 +87,23 @@ class TestThePartialReport:
         again = pickle.loads(pickle.dumps(caught.value))
         assert str(again) == str(caught.value)
         assert again.report == caught.value.report
+        assert again.in_flight == (EpisodeInFlight(3, 0, None),)
+
+    async def test_names_the_episodes_in_which_the_env_failed(self, autojump_clock: trio.testing.MockClock) -> None:
+        for spec, env, in_flight in (
+            (lane_spec(3, 9, range(9)), ScriptedEnv(2, 3, 4, faults=[Fault("step", Fail(), 2, lane=1)]), [(2, 1, 1)]),
+            (lane_spec(3, 9, range(9)), ScriptedEnv(2, 3, 4, faults=[Fault("reset", Fail(), 1, lane=2)]), [(3, 2, 2)]),
+            (lane_spec(1, 9, range(9)), ScriptedEnv(2, faults=[Fault("reset", Fail(), 3)]), [(3, 0, 2)]),
+            (
+                vector_spec(2, 4),
+                ScriptedEnv(3, 5, next_step=True, faults=[Fault("step", Fail(), 1)]),
+                [(1, 0, None), (2, 1, None)],
+            ),
+            (vector_spec(2, 4), ScriptedEnv(3, 5, next_step=True, faults=[Fault("step", Fail(), 4)]), [(2, 1, None)]),
+        ):
+            with pytest.raises(EnvRpcError) as caught:
+                await run_session(spec, env, ScriptedModel())
+            assert caught.value.in_flight == tuple(EpisodeInFlight(*one) for one in in_flight)
 
 
 class TestTheFirstFailure:
