@@ -16,7 +16,7 @@ import trio
 
 from rlmesh_trio.endpoints.fixed_batches import fix_batches
 from rlmesh_trio.endpoints.policies import Policy, find_policy
-from rlmesh_trio.endpoints.policy_forms import Batch, Form
+from rlmesh_trio.endpoints.policy_forms import Batch, BatchForm, Form
 from rlmesh_trio.endpoints.resident_thread import ResidentThread, ThreadOccupied
 from rlmesh_trio.errors import ConnectError, EndpointError, InvalidSpec, SessionError, SpaceError
 from rlmesh_trio.messages import (
@@ -254,14 +254,15 @@ def _answer(route: _Route, requests: Sequence[PredictRequest]) -> list[PredictRe
     except SessionError as own:
         return [own] * len(requests)
     except Exception as failure:
-        return [_failed("predict", failure)] * len(requests)
+        return [_failed("predict", failure, _asked(form, batch))] * len(requests)
     called = perf_counter_ns()
     try:
         frames = form.encode(batch, answer)
     except EndpointError as wrong:
         return [wrong] * len(requests)
     except SpaceError as wrong:
-        error = EndpointError("INTERNAL", f"the policy's action is not in the action space: {wrong}")
+        told = f"the policy's action is not in the action space: {wrong}{_asked(form, batch)}"
+        error = EndpointError("INTERNAL", told)
         error.__cause__ = wrong
         return [error] * len(requests)
     encoded = perf_counter_ns()
@@ -301,10 +302,15 @@ def _shares(route: _Route, batch: Batch, frames: Sequence[Leaves]) -> Iterable[S
     return zip(*[route.actions.split(frame, batch.rows) for frame in frames], strict=True)
 
 
-def _failed(operation: str, failure: Exception) -> EndpointError:
-    error = EndpointError("INTERNAL", f"{operation} failed: {_told(failure)}")
+def _failed(operation: str, failure: Exception, asked: str = "") -> EndpointError:
+    error = EndpointError("INTERNAL", f"{operation} failed: {_told(failure)}{asked}")
     error.__cause__ = failure
     return error
+
+
+def _asked(form: Form, batch: Batch) -> str:
+    """A reminder that rows are asked about together: a policy written for one row fails in the oddest ways."""
+    return f" (it was given a batch of {batch.count})" if isinstance(form, BatchForm) else ""
 
 
 def _told(failure: Exception) -> str:

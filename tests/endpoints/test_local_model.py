@@ -99,7 +99,7 @@ async def test_the_number_of_rows_is_that_of_the_episodes() -> None:
         (np.zeros(3, np.int64), 1, "predict returned 3 actions for 2 lanes"),
         (np.zeros(3, np.int64), 2, "predict_grouped returned fewer results than prepared groups"),
         (np.zeros(5, np.int64), 2, "predict returned 5 actions for 4 lanes"),
-        (3, 1, r"not in the action space: \$: expected the shape \(2,\)"),
+        (3, 1, r"not in the action space: \$: expected the shape \(2,\), got \(\) \(it was given a batch of 2\)"),
         (None, 1, r"not in the action space: \$"),
         (np.full(2, 7), 1, r"not in the action space: \$: row 0: the value 7 is above the highest"),
         (np.zeros(2), 1, r"not in the action space: \$: .*float64"),
@@ -140,7 +140,7 @@ async def test_what_a_policy_raises_is_told_and_its_own_typed_error_is_kept() ->
             replies = await ask.model.predict_group([ask.request([[0, 0]]), ask.request([[0, 0]])])
         for reply in replies:
             if isinstance(raised, ZeroDivisionError):
-                assert str(reply) == "predict failed: ZeroDivisionError: by zero"
+                assert str(reply) == "predict failed: ZeroDivisionError: by zero (it was given a batch of 2)"
                 assert isinstance(reply, EndpointError)
                 assert reply.__cause__ is raised
             else:
