@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import attrs
 import gymnasium
+from gymnasium.envs.registration import ENV_ID_RE
 from gymnasium.vector import VectorEnv
 
 from rlmesh_trio.errors import ConnectError, SessionError
@@ -118,17 +119,21 @@ def _makers_of(envs: Sequence[object], lanes: int) -> list[EnvMaker]:
 
 
 def _make_registered(text: str) -> AnyEnv:
+    if ENV_ID_RE.fullmatch(text.rpartition(":")[2]) is None:
+        raise _unknown(text)
     try:
         return gymnasium.make(text)
     except SessionError:
         raise
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.NameNotFound) as failure:
-        hint = _did_you_mean(text, gymnasium.registry)
-        raise ConnectError(
-            f"unknown env {text!r}: no gymnasium id{hint}; an env of your own is named module:factory"
-        ) from failure
+        raise _unknown(text) from failure
     except Exception as failure:
         raise ConnectError(f"env {text!r} could not be made: {_describe(failure)}") from failure
+
+
+def _unknown(text: str) -> ConnectError:
+    hint = _did_you_mean(text, gymnasium.registry)
+    return ConnectError(f"unknown env {text!r}: no gymnasium id{hint}; an env of your own is named module:factory")
 
 
 def _call(label: str, made: Callable[..., object], arguments: Mapping[str, object]) -> object:

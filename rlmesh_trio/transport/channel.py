@@ -266,7 +266,10 @@ class Channel:
             reason = str(error)
             if reason.startswith(PROTOCOL_ERROR):
                 return HandshakeError(f"{where} does not speak HTTP/2 as gRPC does: {reason}")
-            return ConnectError(f"{where} accepted the connection and dropped it before it answered: {reason}")
+            return ConnectError(
+                f"{where} accepted the connection and dropped it before it answered: {reason}. Is it an rlmesh server, "
+                "and one without TLS?"
+            )
         return HandshakeError(f"{where} answered {method} against the rules of gRPC: {error!r}")
 
 

@@ -176,6 +176,8 @@ class FrameSplitter:
                     self._left = max(0, at - end)
                     self.messages.add(memoryview(data)[start : min(at, end)])
             elif size > MAX_FRAME_SIZE:
+                if data[start - _FRAME_HEAD_SIZE : start].startswith(b"HTTP/1"):
+                    raise ProtocolError("the peer answers in HTTP/1, not HTTP/2")
                 raise ProtocolError(f"the peer sent a frame of {size} bytes, which is not HTTP/2 as agreed on")
             elif at <= end:
                 self._pass_on(data[start - _FRAME_HEAD_SIZE : at])

@@ -27,6 +27,8 @@ async def opened(source: object, **options: Any) -> None:
         ("CartPol-v1", r"unknown env 'CartPol-v1'.*did you mean CartPole-v1"),
         ("CartPole-v9", r"unknown env 'CartPole-v9'.*CartPole-v1"),
         ("Nowhere/x-v0", "unknown env 'Nowhere/x-v0'"),
+        ("", "unknown env ''"),
+        ("Cart Pole", "unknown env 'Cart Pole'"),
         ("no_such_package:Env-v0", "env 'no_such_package:Env-v0' could not be made: ModuleNotFoundError"),
         ("no_such_module:make", "cannot load 'no_such_module:make': no module named 'no_such_module'"),
         (f"{TOYS}:countr", "has no attribute 'countr' .did you mean counter"),

@@ -173,9 +173,9 @@ async def hang_up(stream: trio.SocketStream) -> None:
     ("handle", "error", "said"),
     [
         (silent, ConnectError, "sent no answer within 300ms. Is it an rlmesh server, and is it alive?"),
-        (http1, HandshakeError, "does not speak HTTP/2"),
+        (http1, HandshakeError, "does not speak HTTP/2 as gRPC does: protocol error: the peer answers in HTTP/1"),
         (chatter, HandshakeError, "does not speak HTTP/2"),
-        (hang_up, ConnectError, "dropped it before it answered"),
+        (hang_up, ConnectError, ". Is it an rlmesh server, and one without TLS?"),
     ],
 )
 async def test_sockets_that_are_no_grpc_servers(
