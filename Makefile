@@ -12,13 +12,11 @@ demo: $(STAMP)
 
 test: lint type unit
 
-# Side by side on as many cores as there are, four at most; python -m pytest runs them one by one.
-unit: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
-
-# The properties on other examples each time.
-explore: $(STAMP)
-	$(BIN)/python -m pytest --hypothesis-profile explore --numprocesses logical --maxprocesses 4 --dist worksteal
+# Side by side on as many cores as there are, four at most; python -m pytest runs them one by one. Exploring, the
+# properties are tried on other examples each time.
+explore: EXAMPLES := --hypothesis-profile explore
+unit explore: $(STAMP)
+	$(BIN)/python -m pytest $(EXAMPLES) --numprocesses logical --maxprocesses 4 --dist worksteal
 
 # LeRobot brings torch (some gigabytes) and other versions of packages than the lock's.
 test-lerobot: $(LEROBOT_STAMP)

@@ -102,6 +102,9 @@ def test_rows_of_a_policy_run_here_are_not_for_merging(capsys: pytest.CaptureFix
     ("options", "where"),
     [
         ("", "inline"),
+        ("--on-env-error retry", "inline"),
+        ("--on-timeout fail", "inline"),
+        ("--on-timeout quarantine", "thread"),
         ("--step-timeout 9s", "thread"),
         ("--where thread", "thread"),
         ("--where process", "process"),
@@ -115,7 +118,7 @@ def test_a_local_env_runs_where_it_is_asked_to(
 
     def opened(source: object, **given: Any) -> AbstractAsyncContextManager[Any]:
         asked.append(given)
-        return open_local_env(source)
+        return open_local_env(source, **given)
 
     monkeypatch.setattr("rlmesh_trio.cli.places.open_local_env", opened)
     assert run(capsys, "run", "tests.cli.toys:Walk", "--lanes", "3", *options.split()).status == 0

@@ -1,13 +1,10 @@
 """``--on-env-error`` and ``--on-timeout``: what a run recovers from, and what it says of it."""
 
 import json
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rlmesh_trio import open_local_env
 from tests.cli.program import run
 from tests.cli.schema import complaints
 
@@ -59,29 +56,6 @@ def test_without_another_lane_there_is_nobody_to_play_it(capsys: pytest.CaptureF
     assert ran.error.endswith(
         "--step-timeout sets this limit; no other lane is left to play its episode, and quarantine needs one"
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "where"),
-    [
-        ("", "inline"),
-        ("--on-env-error retry", "inline"),
-        ("--on-timeout fail", "inline"),
-        ("--on-timeout quarantine", "thread"),
-    ],
-)
-def test_an_env_of_this_process_can_be_left_when_its_timeouts_matter(
-    options: str, where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def noting(name: str, **words: Any) -> AbstractAsyncContextManager[Any]:
-        asked.append(words["where"])
-        return open_local_env(name, **words)
-
-    monkeypatch.setattr("rlmesh_trio.cli.places.open_local_env", noting)
-    assert run(capsys, "run", "tests.cli.toys:Walk", *options.split()).status == 0
-    assert asked == [where]
 
 
 def test_finished_lanes_of_a_vector_are_reset_alone(capsys: pytest.CaptureFixture[str]) -> None:

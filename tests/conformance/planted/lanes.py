@@ -1,14 +1,14 @@
 """Factories of lanes with one fault each of the family ``lanes``, and endpoints that take bad lists of lanes."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import attrs
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
-from rlmesh_trio.conformance.targets import LocalTarget
+from rlmesh_trio.conformance.targets import LocalTarget, OpenEnv
 from rlmesh_trio.endpoints.local_env import LocalEnv
 from rlmesh_trio.errors import EndpointError
 from rlmesh_trio.messages import EnvReply, ResetRequest
@@ -151,14 +151,11 @@ class Grouped(LocalTarget):
 
     def __init__(self, kind: Callable[[int, _Group], Walk]) -> None:
         super().__init__(kind, lanes=3, where="inline")
-
-    @property
-    def source(self) -> object:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _members_of(_Group(), self._kind)
-
-    @source.setter
-    def source(self, kind: Callable[[int, _Group], Walk]) -> None:
         self._kind = kind
+
+    def connect(self, limit: float) -> AbstractAsyncContextManager[OpenEnv]:
+        self.source = _members_of(_Group(), self._kind)
+        return super().connect(limit)
 
 
 class Lax(LocalTarget):
