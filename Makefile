@@ -12,11 +12,13 @@ demo: $(STAMP)
 
 test: lint type unit
 
-# Side by side on as many cores as there are, four at most; python -m pytest runs them one by one. Exploring, the
-# properties are tried on other examples each time.
-explore: EXAMPLES := --hypothesis-profile explore
-unit explore: $(STAMP)
+# Side by side on as many cores as there are, four at most; python -m pytest runs them one by one.
+# Exploring, the properties are tried on other examples each time.
+unit: $(STAMP)
 	$(BIN)/python -m pytest $(EXAMPLES) --numprocesses logical --maxprocesses 4 --dist worksteal
+
+explore: EXAMPLES := --hypothesis-profile explore
+explore: unit
 
 # LeRobot brings torch (some gigabytes) and other versions of packages than the lock's.
 test-lerobot: $(LEROBOT_STAMP)
